@@ -142,15 +142,7 @@ func TestVMRing(t *testing.T) {
 func TestVMsShareAMemory(t *testing.T) {
 	s := needMatrix(t, nil)
 	path := memoryFor(t, 6)
-	spec := func(node int, end func(other int) string) string {
-		text := fmt.Sprintf("mesh:%s?nodes=3&node=%d", fabrictest.Name(t), node)
-		for other := 1; other <= 3; other++ {
-			if other != node {
-				text += fmt.Sprintf("&node%d=ivshmem:%s,peers=3", other, end(other))
-			}
-		}
-		return text
-	}
+	spec := func(node int, end func(other int) string) string { return meshSpec(t, 3, node, end) }
 	one := startPeer(t, "far", []string{spec(1, func(int) string { return path })})
 	require.Equal(t, "ready", one.readLine())
 	both := []string{path, path}

@@ -41,9 +41,9 @@ func init() {
 		src := slices.Repeat([]int64{-1}, 1<<16)
 		for marked := false; w.Err() == nil; {
 			for at := 0; at+len(src) <= s.Len(); at += len(src) {
-				Put(w.Ctx(), s.From(at), src, 1-w.PE())
+				Put(w.Ctx(), s.From(at), src, (w.PE()+1)%w.NumPEs())
 			}
-			if !marked && AtomicFetch(w.Ctx(), s, 0, w.PE()) == -1 { // both put
+			if !marked && AtomicFetch(w.Ctx(), s, 0, w.PE()) == -1 { // all put
 				marked = true
 				_ = os.WriteFile(os.Getenv(envMark)+strconv.Itoa(w.PE()), nil, 0o600)
 			}

@@ -221,7 +221,7 @@ func TestWindowsOfASlowBridge(t *testing.T) {
 							require.NoError(t, c.Quiet())
 							require.True(t, slices.Equal(src[part[0]:part[1]], all[1].Local()[part[0]:part[1]]), "%v is not there yet", part)
 						}
-						for symheap.AtomicLoad(w.core.Heap().Base, symheap.FarArmAt, 4) == answered(w, 1) {
+						for symheap.AtomicLoad(w.core.Heap().Base, uintptr(symheap.FarArmAt(0)), 4) == answered(w, 1) {
 							runtime.Gosched() // PE 1 is not about to sleep
 						}
 						PutSignal(c, s, src, sig, uint64(round+1), SignalSet, 1)
@@ -317,55 +317,157 @@ func init() {
 		bodies[name] = func(t require.TestingT, w *World) {
 			stored(t, w, loads)
 			basics(t, w)
+			woken(t, w)
 		}
 	}
 }
 
-// stored puts at the other PE, which waits awake, and sends no request for it. Then it gets, by loads or by requests.
+// woken has each PE wake each other one, which sleeps, by a put.
+func woken(t require.TestingT, w *World) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	c := w.Ctx()
+	s, err := AllocZeroed[uint64](ctx, w, 2)
+	require.NoError(t, err)
+	round := uint64(0)
+	for sleeper := range w.NumPEs() {
+		for waker := range w.NumPEs() {
+			if waker == sleeper {
+				continue
+			}
+			round++
+			if w.PE() == sleeper {
+				require.NoError(t, WaitUntil(ctx, s, 0, Eq, round))
+				for pe := range w.NumPEs() {
+					P(c, s, 1, round, pe)
+				}
+			}
+			if w.PE() == waker {
+				neighbour := sleeper
+				if sleeper > waker {
+					neighbour--
+				}
+				for symheap.AtomicLoad(w.core.Heap().Base, uintptr(symheap.FarArmAt(neighbour)), 4) == answered(w, sleeper) {
+					require.NoError(t, ctx.Err()) // it is not about to sleep
+					runtime.Gosched()
+				}
+				P(c, s, 0, round, sleeper)
+			}
+			for AtomicFetch(c, s, 1, w.PE()) < round { // awake, and without stores to the one that sleeps
+				require.NoError(t, ctx.Err())
+				runtime.Gosched()
+			}
+		}
+	}
+	require.NoError(t, w.Team().Barrier(ctx))
+}
+
+// stored puts at each other PE, which waits awake, and sends no request for it. Then it gets, by loads or by requests.
 func stored(t require.TestingT, w *World, loads bool) {
-	ctx, c, other := context.Background(), w.Ctx(), 1-w.PE()
+	ctx, c, n := context.Background(), w.Ctx(), w.NumPEs()
 	s, err := AllocZeroed[int64](ctx, w, 100_000)
 	require.NoError(t, err)
-	step, err := AllocZeroed[uint64](ctx, w, 3)
+	steps, err := AllocZeroed[uint64](ctx, w, 3*n)
 	require.NoError(t, err)
 	small, err := AllocZeroed[uint16](ctx, w, 3)
 	require.NoError(t, err)
-	awake := func(i int) { // waits without sleep, in which a request would wake it
-		for AtomicFetch(c, step, i, w.PE()) == 0 {
-			runtime.Gosched()
+	for d := 1; d < n; d++ {
+		right, left, step := (w.PE()+d)%n, (w.PE()+n-d)%n, steps.From(3*d)
+		awake := func(i int) { // waits without sleep, in which a request would wake it
+			for AtomicFetch(c, step, i, w.PE()) == 0 {
+				runtime.Gosched()
+			}
 		}
+		P(c, step, 0, 1, left)
+		awake(0)
+		P(c, step, 1, 1, right) // answers its last sleep
+		before := requests(w, right)
+		src := func(pe int) []int64 {
+			v := make([]int64, s.Len())
+			for i := range v {
+				v[i] = int64(1_000_000*(pe*n+d) + i)
+			}
+			return v
+		}
+		mine := src(w.PE())
+		Put(c, s, mine, right)
+		PutSignal(c, s, mine[:1], step.From(2), 1, SignalSet, right)
+		require.Equal(t, before, requests(w, right))
+		awake(2)
+		require.True(t, slices.Equal(src(left), s.Local()))
+		P(c, small, 1, 0xfff0, right)
+		require.NoError(t, w.Team().Barrier(ctx))
+		before = requests(w, right)
+		got := make([]int64, s.Len())
+		Get(c, got, s, right)
+		require.True(t, slices.Equal(mine, got))
+		require.Equal(t, mine[7], G(c, s, 7, right))
+		require.Equal(t, uint16(0xfff0), G(c, small, 1, right))
+		require.Equal(t, loads, requests(w, right) == before)
+		AtomicAdd(c, s, 7, 1, right)
+		require.Equal(t, mine[7]+1, G(c, s, 7, right)) // which comes behind the request
+		require.NoError(t, w.Team().Barrier(ctx))
 	}
-	P(c, step, 0, 1, other)
-	awake(0)
-	P(c, step, 1, 1, other) // answers its last sleep
-	before := requests(w, other)
-	src := make([]int64, s.Len())
-	for i := range src {
-		src[i] = int64(1_000_000 + i)
-	}
-	Put(c, s, src, other)
-	PutSignal(c, s, src[:1], step.From(2), 1, SignalSet, other)
-	require.Equal(t, before, requests(w, other))
-	awake(2)
-	require.Equal(t, src, s.Local())
-	P(c, small, 1, 0xfff0, other)
-	require.NoError(t, w.Team().Barrier(ctx))
-	before = requests(w, other)
-	got := make([]int64, s.Len())
-	Get(c, got, s, other)
-	require.Equal(t, src, got)
-	require.Equal(t, src[7], G(c, s, 7, other))
-	require.Equal(t, uint16(0xfff0), G(c, small, 1, other))
-	require.Equal(t, loads, requests(w, other) == before)
-	AtomicAdd(c, s, 7, 1, other)
-	require.Equal(t, src[7]+1, G(c, s, 7, other)) // which comes behind the request
-	require.NoError(t, w.Team().Barrier(ctx))
 }
 
 // putsOf returns a fabric of two nodes with a file in common and further options.
 func putsOf(file, options string) func(job string, pe int) string {
 	return func(job string, pe int) string {
 		return fmt.Sprintf("line:%s?node=%d&nodes=2&share=1&puts=window%s&%s=file:%s", job, pe%2+1, options, []string{"right", "left"}[pe%2], file)
+	}
+}
+
+// meshOf returns a fabric of n nodes that have files in common, each one for all wires of a node.
+func meshOf(n, heap int, files ...string) func(job string, pe int) string {
+	return func(job string, pe int) string {
+		text := fmt.Sprintf("mesh:%s?node=%d&nodes=%d&puts=window&heap=%d", job, pe+1, n, heap)
+		for other := range n {
+			if other != pe {
+				text += fmt.Sprintf("&node%d=file:%s,peers=%d", other+1, files[(pe+other)%len(files)], n)
+			}
+		}
+		return text
+	}
+}
+
+// More than two nodes put into a memory that all have in common. Each pair has a link beside it.
+func TestPutsAmongManyNodes(t *testing.T) {
+	processes(t, "loaded", 3, "mapped", meshOf(3, 4<<20, memory(t)))
+}
+
+// Nodes that do not fit are refused, with what would.
+func TestNodesThatDoNotPutByOneMemory(t *testing.T) {
+	one, two := memory(t), memory(t)
+	for name, tt := range map[string]struct {
+		fabric func(job string, pe int) string
+		want   string
+	}{
+		"memory":  {meshOf(3, commonMemory/6&^4095, one), "has room for at most heap="},
+		"heap":    {meshOf(3, 4<<20, one), "there is room for "},
+		"differs": {func(job string, pe int) string { return meshOf(3, (4+pe/2)<<20, one)(job, pe) }, "option heap=4194304 of the fabric here, heap=5242880 at PE 2"},
+		"requests": {func(job string, pe int) string {
+			return strings.Replace(meshOf(3, 4<<20, one)(job, pe), "puts=window&heap=4194304", []string{"puts=window&heap=4194304", "puts=requests"}[pe/2], 1)
+		}, "option puts: window here, requests at"},
+		"memories": {meshOf(3, 4<<20, one, two), "are ends of two memories"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "heap" {
+				t.Setenv("SHMEM_SYMMETRIC_SIZE", "8m")
+			}
+			all := start(t, "open", 3, "mapped", tt.fabric)
+			ended := make(chan string, len(all))
+			for _, pe := range all {
+				defer pe.Process.Kill() // it may wait for those that have ended
+				go func() { _ = pe.Wait(); ended <- pe.Stderr.(*bytes.Buffer).String() }()
+			}
+			said := ""
+			for range all {
+				if said += <-ended; strings.Contains(said, tt.want) {
+					return
+				}
+			}
+			require.Contains(t, said, tt.want)
+		})
 	}
 }
 
@@ -393,21 +495,24 @@ func TestHeapsInWindowsFit(t *testing.T) {
 func TestTheNextJobSeesZerosInItsWindows(t *testing.T) {
 	t.Run("half", func(t *testing.T) {
 		t.Setenv("SHMEM_SYMMETRIC_SIZE", "20m") // of which the window has 16
-		theNextJobSeesZeros(t, putsOf(memory(t), ""))
+		theNextJobSeesZeros(t, 2, putsOf(memory(t), ""))
 	})
-	t.Run("heap", func(t *testing.T) { theNextJobSeesZeros(t, putsOf(memory(t), windowHeap)) })
+	t.Run("heap", func(t *testing.T) { theNextJobSeesZeros(t, 2, putsOf(memory(t), windowHeap)) })
+	t.Run("3 nodes", func(t *testing.T) { theNextJobSeesZeros(t, 3, meshOf(3, 4<<20, memory(t))) })
 }
 
-func theNextJobSeesZeros(t *testing.T, fabric func(job string, pe int) string) {
+func theNextJobSeesZeros(t *testing.T, n int, fabric func(job string, pe int) string) {
 	mark := filepath.Join(t.TempDir(), "pe")
 	t.Setenv(envMark, mark)
-	all := start(t, "puts", 2, "mapped", fabric)
+	all := start(t, "puts", n, "mapped", fabric)
 	for pe := range all {
 		require.Eventually(t, func() bool { _, err := os.Stat(mark + strconv.Itoa(pe)); return err == nil }, time.Minute, time.Millisecond)
 	}
 	require.NoError(t, all[1].Process.Kill())
 	require.Error(t, all[1].Wait())
-	_ = all[0].Wait()
-	require.Contains(t, all[0].Stderr.(*bytes.Buffer).String(), "PE 1 has ended")
-	processes(t, "zeros", 2, "mapped", fabric)
+	for _, pe := range append(all[:1:1], all[2:]...) {
+		_ = pe.Wait()
+		require.Contains(t, pe.Stderr.(*bytes.Buffer).String(), "PE 1 has ended")
+	}
+	processes(t, "zeros", n, "mapped", fabric)
 }

@@ -207,7 +207,7 @@ func TestABridgeIsSettled(t *testing.T) {
 		s, err := k.spec(t, 1, "").Settled(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 2, s.Node)
-		require.Equal(t, map[string]end{"left": {"ntb", k.addresses[1], false, 2, 0}}, s.ends)
+		require.Equal(t, map[string]end{"left": {kind: "ntb", target: k.addresses[1], places: 2}}, s.ends)
 		require.Equal(t, "line:"+s.Name+"?node=2&window=131072", s.Member())
 		k.process(t, 1, "") // it has the bridge from here on
 	}

@@ -21,6 +21,7 @@ type end struct {
 	polls  bool   // without interrupts, by the function's files
 	places int    // of the memory; 2 unless its server says more
 	heap   int    // bytes of the memory that each place has for heaps
+	least  int    // bytes that the windows have at least besides
 }
 
 // endWant says what ends there are. With poll a function is used without VFIO. peers is that of the
@@ -56,12 +57,12 @@ func parseEnd(value string) (end, bool) {
 // more, each node has the place of its number.
 func (e *end) place(w Wire) ntbivshmem.Place {
 	if e.places > 2 {
-		return ntbivshmem.Place{Places: e.places, Own: w.Node - 1, Peer: w.Neighbour - 1, Heap: e.heap}
+		return ntbivshmem.Place{Places: e.places, Own: w.Node - 1, Peer: w.Neighbour - 1, Heap: e.heap, Least: e.least}
 	}
 	if w.Side == Right || w.Side == Direct && w.Node < w.Neighbour {
-		return ntbivshmem.Place{Places: 2, Own: 0, Peer: 1, Heap: e.heap}
+		return ntbivshmem.Place{Places: 2, Own: 0, Peer: 1, Heap: e.heap, Least: e.least}
 	}
-	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0, Heap: e.heap}
+	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0, Heap: e.heap, Least: e.least}
 }
 
 // attach attaches the end, one of a bridge by kernel. Of that at most window bytes are used, if that is not 0.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
 )
@@ -28,7 +27,7 @@ var errHeaps = errors.New("option heap: want all ends of one memory, file:/PATH 
 func (s *Spec) checkHeaps(wires int) error {
 	var all end
 	for name, e := range s.ends {
-		e.heap = s.Heap
+		e.heap, e.least = s.Heap, s.leastWindow()
 		if all.kind != "" && e != all || !isPath(e.target) {
 			return errHeaps
 		}
@@ -53,11 +52,9 @@ func (s *Spec) OpenHeaps(ctx context.Context) (*Heaps, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Heaps{File: f, Node: s.Node, place: ntbivshmem.Place{Places: e.places, Heap: s.Heap}, size: size}
-	_, room := h.place.HeapAt(size, 0)
-	if most := room - s.options().LinkWindow(0); s.Heap > most {
-		return nil, errors.Join(fmt.Errorf("option heap=%d: %s, of %d bytes, has room for at most heap=%d beside the links: %w",
-			s.Heap, e.target, size, max(0, most), syscall.EINVAL), f.Close())
+	h := &Heaps{File: f, Node: s.Node, place: ntbivshmem.Place{Places: e.places, Heap: s.Heap, Least: e.least}, size: size}
+	if err := h.place.CheckHeap(size); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", e.target, err), f.Close())
 	}
 	return h, nil
 }

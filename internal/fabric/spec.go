@@ -48,7 +48,7 @@ type Spec struct {
 	Spin       time.Duration  // -1 for the default
 	DMAFrom    int            // 0 to measure it
 	Heap       int            // bytes of the ends' memory that each node has for heaps, see OpenHeaps; 0 for none
-	Puts       bool           // half of the wire's windows are for heaps, see OpenHeapWindow
+	Puts       bool           // a part of the wires' memory is for heaps, see OpenHeapWindow
 
 	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
 	// other end is not this spec's to wrap.

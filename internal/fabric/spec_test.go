@@ -52,13 +52,13 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
 	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"right": {"ivshmem", "0000:00:03.0", true, 2, 0}, "left": {"ivshmem", "/run/a.sock", false, 3, 0}}, got.ends)
+	require.Equal(t, map[string]end{"right": {kind: "ivshmem", target: "0000:00:03.0", polls: true, places: 2}, "left": {kind: "ivshmem", target: "/run/a.sock", places: 3}}, got.ends)
 	got, err = ParseSpec("mesh:x?node=2&nodes=3&node3=ivshmem:/a&node1=file:/b")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"node3": {"ivshmem", "/a", false, 2, 0}, "node1": {"file", "/b", false, 2, 0}}, got.ends)
+	require.Equal(t, map[string]end{"node3": {kind: "ivshmem", target: "/a", places: 2}, "node1": {kind: "file", target: "/b", places: 2}}, got.ends)
 	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ntb:0000:b1:00.0&left=ntb")
 	require.NoError(t, err)
-	require.Equal(t, map[string]end{"right": {"ntb", "0000:b1:00.0", false, 2, 0}, "left": {"ntb", "", false, 2, 0}}, got.ends)
+	require.Equal(t, map[string]end{"right": {kind: "ntb", target: "0000:b1:00.0", places: 2}, "left": {kind: "ntb", places: 2}}, got.ends)
 	got, err = ParseSpec("ntb:0000:b1:00.0?lanes=2&window=1048576")
 	require.NoError(t, err)
 	got.attachBridge = nil
@@ -152,20 +152,26 @@ func TestPutsGoByTheOnlyBridge(t *testing.T) {
 	for _, good := range []string{
 		"line:x?node=1&nodes=2&puts=window", "mesh:x?node=2&nodes=2&node1=ntb&puts=window", "ntb:0000:b1:00.0?puts=window",
 		"line:x?node=1&nodes=2&right=ivshmem:0000:00:03.0&heap=1048576&puts=window", "ntb:0000:b1:00.0?heap=1048576&puts=window",
+		"mesh:x?node=2&nodes=3&node1=ivshmem:0000:00:03.0,peers=3&node3=ivshmem:0000:00:04.0,peers=3&heap=1048576&puts=window",
 		"ring:x?node=1&nodes=3&puts=requests",
 	} {
 		s, err := ParseSpec(good)
 		require.NoError(t, err, good)
-		require.Equal(t, s.Nodes == 2, s.Puts)
+		require.Equal(t, strings.Contains(good, "puts=window"), s.Puts)
 		require.False(t, s.asMember().Puts)
 	}
 	for bad, want := range map[string]string{
-		"line:x?node=1&nodes=3&puts=window":            "want two nodes with one wire",
-		"ring:x?node=1&nodes=2&puts=window":            "want two nodes with one wire",
-		"line:x?node=1&nodes=2&failover=1&puts=window": "without failover",
-		"line:x?node=1&puts=window":                    "for the owner of the links",
-		"line:x?node=1&nodes=2&puts=1":                 "want window or requests",
-		"shm:x?puts=window":                            "is one host",
+		"line:x?node=1&nodes=3&puts=window":                                                                     "want two nodes with one wire",
+		"ring:x?node=1&nodes=2&puts=window":                                                                     "want two nodes with one wire",
+		"line:x?node=1&nodes=2&failover=1&puts=window":                                                          "without failover",
+		"line:x?node=1&puts=window":                                                                             "for the owner of the links",
+		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&node3=file:/a,peers=3&puts=window":                         "want two nodes with one wire",
+		"mesh:x?node=1&nodes=3&node2=file:/a,peers=4&node3=file:/a,peers=4&heap=1048576&puts=window":            "want two nodes with one wire",
+		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&heap=1048576&puts=window":                                  "want two nodes with one wire",
+		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&node3=file:/a,peers=3&heap=1048576&failover=1&puts=window": "want two nodes with one wire",
+		"line:x?node=1&nodes=3&right=file:/a,peers=3&heap=1048576&puts=window":                                  "want two nodes with one wire",
+		"line:x?node=1&nodes=2&puts=1":                                                                          "want window or requests",
+		"shm:x?puts=window":                                                                                     "is one host",
 	} {
 		_, err := ParseSpec(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)

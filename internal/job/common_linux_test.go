@@ -38,7 +38,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 		require.NoError(t, err)
 		all[pe] = w
 	}
-	good := *all[1].hello()
+	good := *all[1].hello(0)
 	good.Node = 2
 	p := all[0].peers[1]
 	require.NoError(t, all[0].mapCommon(p, &good))
@@ -61,7 +61,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 		tt.change(&h)
 		require.ErrorContains(t, all[0].mapCommon(p, &h), tt.want, name)
 	}
-	mine := all[0].hello()
+	mine := all[0].hello(0)
 	good.Common++
 	require.ErrorIs(t, all[0].fits(&good), errRefused)
 	require.ErrorContains(t, all[0].fits(&good), fmt.Sprintf("option heap=%d of the fabric here, heap=%d at PE 1", mine.Common, good.Common))

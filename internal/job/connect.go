@@ -43,7 +43,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 }
 
 func (w *World) introduce(c net.Conn) (*hello, error) {
-	if err := writeHello(c, w.hello()); err != nil {
+	if err := writeHello(c, w.hello(0)); err != nil {
 		return nil, err
 	}
 	h, err := readHello(c)
@@ -77,8 +77,10 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	case w.opts.common != nil:
 		return w.mapCommon(p, h)
 	case h.Window != 0:
-		if w.window != nil && h.Window == w.window.Far {
-			p.SetWindow(w.across())
+		if s := w.session(h); s != nil {
+			w.mu.Lock()
+			p.SetWindow(w.across(s))
+			w.mu.Unlock()
 		}
 		return errWindow
 	case w.spec.Hops(h.Node) > 1:

@@ -22,7 +22,7 @@ type hello struct {
 	Common  int    `json:"common,omitempty"` // option heap of its fabric
 	At      int64  `json:"at,omitempty"`     // where its heap begins in that memory
 	Node    int    `json:"node"`             // the sender's node in the fabric
-	Window  uint32 `json:"window,omitempty"` // its number of the session whose window has parts of its heap; 0 if there is none
+	Window  uint32 `json:"window,omitempty"` // its number of the session with the receiver's node, whose memory has parts of its heap; 0 if there is none
 	Strict  bool   `json:"strict,omitempty"`
 	Fence   bool   `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
 	Token   uint64 `json:"token"`           // by which the sender lends its heap
@@ -36,18 +36,19 @@ const maxHello = 4096
 // does not help.
 var errRefused = errors.New("PEs do not fit together")
 
-func (w *World) hello() *hello {
+// hello returns what this PE says of itself to a PE of a node, 0 if that is not known.
+func (w *World) hello(node int) *hello {
 	_, at := w.heap.File()
 	h := &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
-	if w.window != nil {
-		h.Window = w.window.Own
+	if s := w.windowTo(node); s != nil {
+		h.Window = s.Own
 	}
 	return h
 }
 
 // fits returns nil if another PE's hello agrees with ours.
 func (w *World) fits(h *hello) error {
-	mine := w.hello()
+	mine := w.hello(0)
 	switch {
 	case h.Version != mine.Version:
 		return fmt.Errorf("%w: version %d here, %d there", errRefused, mine.Version, h.Version)
@@ -59,6 +60,8 @@ func (w *World) fits(h *hello) error {
 		return fmt.Errorf("%w: PE %d here, PE %d there", errRefused, mine.PE, h.PE)
 	case h.Common != mine.Common:
 		return fmt.Errorf("%w: option heap=%d of the fabric here, heap=%d at PE %d", errRefused, mine.Common, h.Common, h.PE)
+	case !w.marked(h):
+		return fmt.Errorf("%w: PE %d has another heap in the memory of its window", errRefused, h.PE)
 	case h.Heap != mine.Heap:
 		return fmt.Errorf("%w: symmetric heap of %d bytes here, %d at PE %d", errRefused, mine.Heap, h.Heap, h.PE)
 	}
@@ -138,7 +141,7 @@ func (w *World) greet(c net.Conn) {
 	if err != nil {
 		return
 	}
-	answer := w.hello()
+	answer := w.hello(h.Node)
 	err = w.fits(h)
 	w.mu.Lock()
 	if err == nil && w.joined[h.PE] {

@@ -127,9 +127,7 @@ func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := s.sleepers.add()
 	defer s.sleepers.remove(bell)
 	arm := atomic.AddUint32(s.self.arm, 1)
-	if s.across != nil {
-		s.across.publishArm(arm)
-	}
+	s.publishArm(arm)
 	again, armed := s.recheck, true
 	if s.self.fence {
 		ntb.Fence() // as all others do after each store

@@ -51,7 +51,7 @@
 //	S18   onesided Ctx.Quiet        element of a heap         another element         Fence
 //	      onesided Ctx.Quiet        the other element         the first               Fence
 //	S19   onesided Peer.stored      element, by a window      copy of the arm         Fence
-//	      onesided Window.publishArm copy of the arm          element of the heap     Device.Order
+//	      onesided Space.publishArm copies of the arm        element of the heap     Device.Order
 //
 // "nothing, or Fence" depends on [ntb.Caps].FenceToLook, and for S5 to S7 on FenceToLook or
 // Coherent. Where Device.Order is membarrier, it is a
