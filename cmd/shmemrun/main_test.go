@@ -40,6 +40,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"--hosts 3 -n 1 prog : -n 1 prog", "-n 2 with --hosts 3"},
 		{"--fabric-options lanes=2 prog", "option lanes=2"},
 		{"--hosts 2 --fabric-options lanes=9 prog", "option lanes=9"},
+		{"-n 1 prog : -n 1 -x SDP_FABRIC=shm:lab prog", "-x SDP_FABRIC=… has no effect"},
 	} {
 		var out, errs bytes.Buffer
 		status := run(strings.Fields(c.args), &out, &errs)

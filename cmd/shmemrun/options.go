@@ -232,6 +232,8 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("--grace %v: cannot be negative", o.grace)
 	case o.extra != "" && !o.ownFabric():
 		return errors.New("--fabric-options are of the job's own fabric, but SDP_FABRIC is set: unset it, or write them there")
+	case o.ownFabric() && slices.ContainsFunc(o.programs, func(p program) bool { return slices.ContainsFunc(p.env, namesFabric) }):
+		return errors.New("-x SDP_FABRIC=… has no effect, since the job has a fabric of its own: set SDP_FABRIC for shmemrun too")
 	}
 	if o.hosts > 0 {
 		o.n = o.hosts
@@ -259,6 +261,8 @@ func checkGiven(text string) error {
 	}
 	return nil
 }
+
+func namesFabric(variable string) bool { return strings.HasPrefix(variable, fabric.EnvFabric+"=") }
 
 // ownFabric reports whether the job gets a fabric of its own.
 func (o *options) ownFabric() bool {
