@@ -5,6 +5,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,7 +48,9 @@ var bridgeKinds = []bridgeKind{
 		name:    "switchtec",
 		make:    func() pcimodel.Bridge { return switchtec.New() },
 		modules: []string{"ntb", "switchtec"},
-		iommu:   true,
+		// QEMU 7.2 often crashes when this machine turns its IOMMU on or off: the proxy device's memory listener gives the
+		// global lock away, and the page of the IOMMU's registers is freed while a store to them is under way.
+		iommu: os.Getenv("NTBNET_VM") == "all",
 		// Both sides lock the same words. At once, one of them would fail with EIO.
 		inTurn: []string{"ntb_hw_switchtec"},
 	},
