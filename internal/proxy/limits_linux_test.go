@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,8 +129,14 @@ func TestSilentConnectionsAreCut(t *testing.T) {
 			e := newEnv(t)
 			ln, at := e.serverOn(target)
 			f := e.forward(listen, at, m)
-			client := e.dial(f.Addr())
-			server := accept(t, ln)
+			dialled, err := e.tryDial(f.Addr())
+			for ; errors.Is(err, syscall.ECONNRESET); dialled, err = e.tryDial(f.Addr()) {
+				accept(t, ln) // it was cut before the dial returned
+			}
+			require.NoError(t, err)
+			client, server := dialled.(conn), accept(t, ln)
+			defer client.Close()
+			require.NoError(t, client.SetDeadline(time.Now().Add(testTimeout)))
 			if m.HalfClosed > 0 {
 				sendHalf(t, client, []byte("all"))
 				wantAll(t, server, []byte("all"))
