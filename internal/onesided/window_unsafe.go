@@ -151,7 +151,7 @@ func (p *Peer) tellWaiter(off uintptr, v uint64) bool {
 	return true
 }
 
-// publishArm tells the PEs at the other ends of windows that this one is about to sleep, and returns when each of them sees
+// publishArm says to the PEs at the other ends of windows that this one is about to sleep. When it returns, each of them sees
 // what this one stored before, and this one what they did (pair S19, with each).
 func (s *Space) publishArm(arm uint32) {
 	for _, w := range s.across {
