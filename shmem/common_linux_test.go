@@ -73,7 +73,7 @@ func direct(t require.TestingT, w *World) {
 	right, left := (w.PE()+1)%n, (w.PE()+n-1)%n
 	s, err := AllocZeroed[int64](ctx, w, 100_000)
 	require.NoError(t, err)
-	sum, err := AllocZeroed[int64](ctx, w, 3)
+	sum, err := AllocZeroed[int64](ctx, w, 4)
 	require.NoError(t, err)
 	awake := func(i int) { // waits without sleep, in which a request would wake it
 		for AtomicFetch(c, sum, i, w.PE()) == 0 {
@@ -82,7 +82,7 @@ func direct(t require.TestingT, w *World) {
 	}
 	AtomicAdd(c, sum, 2, 1, left)
 	awake(2)
-	AtomicAdd(c, sum, 2, 1, right) // answers its last sleep
+	AtomicAdd(c, sum, 3, 1, right) // answers its last sleep
 	before := requests(w, right)
 	src, got := make([]int64, s.Len()), make([]int64, s.Len())
 	for i := range src {
