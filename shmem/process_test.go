@@ -91,7 +91,7 @@ func processes(t *testing.T, name string, n int, mode string, fabric func(job st
 	wg.Wait()
 }
 
-// start starts the PEs, and kills those that still run after three minutes.
+// start starts the PEs. It kills each PE that has not ended after three minutes.
 func start(t *testing.T, name string, n int, mode string, fabric func(job string, pe int) string) []*exec.Cmd {
 	t.Helper()
 	if testing.Short() {

@@ -457,7 +457,7 @@ func TestNodesThatDoNotPutByOneMemory(t *testing.T) {
 			all := start(t, "open", 3, "mapped", tt.fabric)
 			ended := make(chan string, len(all))
 			for _, pe := range all {
-				defer pe.Process.Kill() // it may wait for those that have ended
+				defer pe.Process.Kill() // it may wait for a PE that has ended
 				go func() { _ = pe.Wait(); ended <- pe.Stderr.(*bytes.Buffer).String() }()
 			}
 			said := ""
