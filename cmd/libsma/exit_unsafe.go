@@ -33,7 +33,17 @@ func failf(name C.sma_name, format string, args ...any) {
 		select {} // the process ends
 	}
 	say(C.GoString(name), fmt.Errorf(format, args...))
+	if lib.w != nil && lib.w.Err() != nil {
+		leave()
+	}
 	end(1)
+}
+
+// leave ends this process because another PE has ended. The others notice that too, and say so, if they learn of it
+// before this PE is gone.
+func leave() {
+	time.Sleep(leaveGrace)
+	exit(1)
 }
 
 // first reports whether it is called for the first time: a process ends for one reason only,

@@ -95,8 +95,7 @@ func watch() {
 	<-lib.space.Failed()
 	if !lib.closing.Load() && first() {
 		say("job", lib.w.Err())
-		time.Sleep(leaveGrace) // others learn why before this PE is gone
-		exit(1)
+		leave()
 	}
 }
 
