@@ -537,11 +537,9 @@ func visitEnds(fl endFault, pa, pb *Pool, depth int) (wrong string, runs int) {
 // After each sequence of a few events, calls return what "Ending" of docs/protocol/stream.md says,
 // and what has ended is published and given back.
 func TestSmallCasesEnd(t *testing.T) {
+	explore.Once(t)
 	pa, pb := plainPools(t, Options{})
-	depth := 4
-	if testing.Short() {
-		depth = 3
-	}
+	const depth = 4
 	wrong, runs := visitEnds(noEndFault, pa, pb, depth)
 	require.Empty(t, wrong)
 	t.Logf("%d sequences of %d events", runs, depth)

@@ -40,6 +40,7 @@ func small(fl fault, i int) (wrong string, states int) {
 }
 
 func TestSmallCasesKeepTheAccount(t *testing.T) {
+	explore.Once(t)
 	for i, c := range smallCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -6,7 +6,7 @@
 // A test whose tool is missing is skipped with a reason. With CI=true in the environment
 // it fails instead. With -short, tests that move much data are left out. With NTBNET_LONG
 // in the environment some tests take minutes: whole rings under load, and links that are
-// cut while gigabytes move. CI does that in a step of its own. With NTBNET_ALONE further
+// cut while gigabytes move. A part of CI does that. With NTBNET_ALONE further
 // tests run, which measure. One of them fails where other programs need the processors
 // too; see docs/performance.md.
 //

@@ -220,7 +220,7 @@ func TestNodesStartInAnyOrder(t *testing.T) {
 		pause    time.Duration // most time between two starts
 	}{
 		{"ring", 2, 0}, {"ring", 3, 200 * time.Millisecond}, {"line", 4, 50 * time.Millisecond},
-		{"mesh", 5, 0}, {"ring", 16, 20 * time.Millisecond},
+		{"mesh", 5, 0}, {"ring", int(long(16, 6)), 20 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("%s of %d", c.topology, c.n), func(t *testing.T) {
 			r := newRing(t, c.topology, c.n)

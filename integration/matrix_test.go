@@ -79,7 +79,6 @@ var (
 // matrixSample are the cells of a plain go test, and matrixShort those with -short.
 var (
 	matrixSample = map[string]bool{
-		"several hops/bulk/stopped":                 true,
 		"forwarder/dialling/killed":                 true,
 		"second process of this host/bulk/stopped":  true,
 		"owner of this host's links/idle/cut":       true,
@@ -96,13 +95,16 @@ var (
 // users of package net expect. Each call that does not depend on it succeeds.
 //
 // Every cell makes all calls at once, each on a connection of its own. A few cells are
-// tried by default, and all of them by
+// tried by default, one that takes longer with NTBNET_LONG, and all of them by
 //
 //	NTBNET_MATRIX=all go test ./integration -run TestMatrix -timeout 60m
 func TestMatrix(t *testing.T) {
 	sample := matrixSample
 	if testing.Short() {
 		sample = matrixShort
+	}
+	if longRun() {
+		sample = map[string]bool{"several hops/bulk/stopped": true}
 	}
 	all, tried := os.Getenv(matrixVariable) == "all", 0
 	for _, place := range matrixPlaces {

@@ -450,12 +450,12 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// long returns n, or short with -short.
+// long returns n with NTBNET_LONG, else short.
 func long(n, short int64) int64 {
-	if testing.Short() {
-		return short
+	if longRun() {
+		return n
 	}
-	return n
+	return short
 }
 
 // wantSDP checks that a connection is of this transport, and its addresses.

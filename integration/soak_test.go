@@ -18,7 +18,7 @@ import (
 
 const (
 	soakVariable = "NTBNET_SOAK"
-	soakSmoke    = 5 * time.Second  // length without the variable
+	soakSmoke    = 5 * time.Second  // length with NTBNET_LONG alone
 	soakLeast    = 2 * time.Minute  // from this length on, resources must not grow
 	soakSettle   = 50 * time.Second // for what was closed to go away
 )
@@ -48,11 +48,11 @@ type soak struct {
 }
 
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
+	total, v := soakSmoke, os.Getenv(soakVariable)
+	if v == "" && !longRun() {
+		t.Skip(soakVariable + " or " + longVariable + " runs it")
 	}
-	total := soakSmoke
-	if v := os.Getenv(soakVariable); v != "" {
+	if v != "" {
 		var err error
 		total, err = time.ParseDuration(v)
 		require.NoError(t, err, soakVariable)

@@ -2,10 +2,10 @@ package ring
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
 )
@@ -113,24 +113,15 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 }
 
 func TestNoScheduleStopsARing(t *testing.T) {
+	first, end := explore.Range(t, 1000)
 	for _, members := range []bool{false, true} {
-		seeds := uint64(3000)
-		if members {
-			seeds = 1000
-		}
-		switch {
-		case os.Getenv("NTBNET_LONG") != "":
-			seeds = 50_000
-		case testing.Short():
-			seeds /= 10
-		}
 		var frames uint64
-		for seed := range seeds {
+		for seed := first; seed < end; seed++ {
 			sent, arrived := schedule(t, seed, false, members)
 			require.Equal(t, sent, arrived, "seed %d, members: %t", seed, members)
 			frames += sent
 		}
-		require.Greater(t, frames, 20*seeds)
+		require.Greater(t, frames, 20*(end-first))
 	}
 }
 

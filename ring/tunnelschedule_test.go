@@ -3,7 +3,6 @@ package ring
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -423,15 +423,9 @@ func scheduleTunnels(t *testing.T, seed uint64, cut bool) string {
 // Everything that is published arrives in each order of steps, and nothing waits for what does
 // not come. This holds with members, with doorbells that get lost, and when a cable is cut.
 func TestNoScheduleStopsATunnel(t *testing.T) {
-	seeds := uint64(1000)
-	switch {
-	case os.Getenv("NTBNET_LONG") != "":
-		seeds = 20_000
-	case testing.Short():
-		seeds = 100
-	}
+	first, end := explore.Range(t, 300)
 	for _, cut := range []bool{false, true} {
-		for seed := range seeds {
+		for seed := first; seed < end; seed++ {
 			require.Empty(t, scheduleTunnels(t, seed, cut), "seed %d, cut: %t", seed, cut)
 		}
 	}

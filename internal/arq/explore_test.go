@@ -97,11 +97,8 @@ func small(fl fault, b budget) (wrong string, states int) {
 }
 
 func TestSmallCasesDeliverInOrderOnce(t *testing.T) {
-	cases := smallCases
-	if testing.Short() {
-		cases = cases[:4]
-	}
-	for _, c := range cases {
+	explore.Once(t)
+	for _, c := range smallCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			wrong, states := small(noFault, c.budget)

@@ -64,6 +64,7 @@ func visit(fl fault, i int) (wrong string, runs int) {
 }
 
 func TestSmallCasesKeepClaims(t *testing.T) {
+	explore.Once(t)
 	for i, c := range smallCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,7 @@ func (tr *Trace) Note(what string, args ...any) {
 // NTBNET_SEED names a single one. run returns what went wrong, or "".
 func Seeds(t *testing.T, n uint64, run func(seed uint64) (wrong string, trace Trace)) {
 	t.Helper()
-	first, end := seeds(t, n)
+	first, end := Range(t, n)
 	all := Begin(first)
 	for seed := first; seed < end; seed++ {
 		wrong, trace := run(seed)
@@ -46,7 +46,8 @@ func Seeds(t *testing.T, n uint64, run func(seed uint64) (wrong string, trace Tr
 	t.Logf("%d seeds, trace %016x", end-first, all)
 }
 
-func seeds(t *testing.T, n uint64) (first, end uint64) {
+// Range returns the seeds that Seeds would run, from first to before end, for a test that runs them itself.
+func Range(t *testing.T, n uint64) (first, end uint64) {
 	t.Helper()
 	if testing.Short() {
 		n = max(1, n/10)

@@ -3,6 +3,7 @@ package explore
 import (
 	"crypto/sha256"
 	"fmt"
+	"testing"
 )
 
 // World is a small case: a state of all that the test knows of, and how much may still
@@ -26,6 +27,14 @@ type Step[W any] struct {
 	Name string
 	// Do has it happen. It reports false if it could not, and nothing counts as changed.
 	Do func(W) bool
+}
+
+// Once skips a test that visits all states, which one configuration of a run does. The others have -short.
+func Once(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("small cases are visited without -short")
+	}
 }
 
 // Small visits each state that can follow w, and settles a copy of each. It returns what went

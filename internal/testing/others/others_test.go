@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ import (
 
 // The suite of testdata has one test for each way in which a test can differ.
 func TestASuiteIsComparedTestByTest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds much of Go's library twice")
+	if os.Getenv("NTBNET_LONG") == "" {
+		t.Skip("it builds much of Go's library twice; NTBNET_LONG runs it")
 	}
 	f, err := sdp.Open("shm:" + fabrictest.Name(t))
 	if err != nil {
@@ -61,8 +62,8 @@ func TestASuiteIsComparedTestByTest(t *testing.T) {
 }
 
 func TestWhatFailsOverTCPIsPrintedIfNothingPasses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds much of Go's library twice")
+	if os.Getenv("NTBNET_LONG") == "" {
+		t.Skip("it builds much of Go's library twice; NTBNET_LONG runs it")
 	}
 	_, err := compare(t.Context(), suite{target: "testdata/suite", packages: []string{"./..."}},
 		options{timeout: 5 * time.Minute, only: "TestFailsOverBoth", log: io.Discard})

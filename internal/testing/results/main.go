@@ -2,22 +2,28 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
+
+const module = "github.com/ntbnet/ntbnet/"
 
 // event is a line of go test -json. See go doc test2json.
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string // of a build
+	Elapsed                       float64
 }
 
 // result is a test's, a package's or a build's.
 type result struct {
 	name, action string
+	seconds      float64
 	output       strings.Builder
 }
 
@@ -47,6 +53,13 @@ func run(args []string) error {
 		for _, r := range all {
 			if r.action == "fail" || r.action == "build-fail" || r.action == "" {
 				fmt.Print(r.output.String())
+			}
+		}
+	case args[0] == "slow":
+		slices.SortStableFunc(all, func(a, b *result) int { return cmp.Compare(b.seconds, a.seconds) })
+		for _, r := range all {
+			if pkg, test, of := strings.Cut(r.name, " "); of && r.seconds > 3 && !strings.Contains(test, "/") {
+				fmt.Printf("%.0f\t%s %s\n", r.seconds, strings.TrimPrefix(pkg, module), test)
 			}
 		}
 	case args[0] == "skipped" && len(args) == 3:
@@ -100,7 +113,7 @@ func read(path string) (all []*result, other string, err error) {
 		r.output.WriteString(e.Output)
 		switch e.Action {
 		case "pass", "fail", "skip", "build-fail":
-			r.action = e.Action
+			r.action, r.seconds = e.Action, e.Elapsed
 		}
 	}
 	return all, other, lines.Err()
