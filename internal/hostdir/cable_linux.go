@@ -81,7 +81,7 @@ func (d *Dir) listen(process int) (*unixsock.Listener, error) {
 	if err != nil {
 		l.Close()
 		_ = unix.Unlinkat(p.fd(), temporary, 0)
-		return nil, err
+		return nil, p.denied(kernels(err))
 	}
 	d.cable = name
 	return l, nil

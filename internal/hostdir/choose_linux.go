@@ -68,12 +68,12 @@ func (h home) choose(names []string) (base string, decided func(), err error) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EPERM):
 		return h.base, func() {}, nil // no process of this user is there
 	default:
-		return "", nil, err
+		return "", nil, denied(err)
 	}
 	dir := &openPlace{Place: Place{path: h.tmp}, dir: os.NewFile(uintptr(fd), h.tmp)}
 	if err := dir.lock(unix.LOCK_EX, chooseLimit); err != nil {
 		dir.close()
-		return "", nil, err
+		return "", nil, denied(err)
 	}
 	return h.find(names), dir.close, nil
 }

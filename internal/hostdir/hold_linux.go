@@ -35,7 +35,7 @@ func (p Place) enter(create bool) (*openPlace, error) {
 		}
 		place.close()
 		if err != nil {
-			return nil, err
+			return nil, place.denied(err)
 		}
 	}
 	return nil, fmt.Errorf("fabric: %s is removed again and again while it is opened: end what removes it: %w", p.path, syscall.ESTALE)
@@ -101,7 +101,7 @@ func (p *openPlace) lock(how int, limit time.Duration) error {
 		case err == nil:
 			return nil
 		case err != unix.EWOULDBLOCK:
-			return fmt.Errorf("fabric: lock directory %s: %w", p.path, err)
+			return fmt.Errorf("fabric: lock directory %s: %w", p.path, kernels(err))
 		case time.Now().After(end):
 			return fmt.Errorf("fabric: another process, which may be stopped, has locked directory %s for %v: end it (fuser -v %[1]s), or use another directory: %[3]w",
 				p.path, limit, ErrLocked)

@@ -107,6 +107,28 @@ func unsupported(format string, args ...any) error {
 	return &unsupportedError{fmt.Errorf(format, args...)}
 }
 
+// refusal is EPERM or EACCES that the kernel has returned from a call, and none that this package makes.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// kernels marks what the kernel has refused.
+func kernels(err error) error {
+	if isOne(err, syscall.EPERM, syscall.EACCES) {
+		return refusal{err}
+	}
+	return err
+}
+
+// denied returns what the kernel has refused, in a directory of this user alone, as unsupported. The rights of the
+// directory allow it, so a filter of system calls or a security module does not.
+func denied(err error) error {
+	if errors.As(err, new(refusal)) {
+		return unsupported("%w: a filter of system calls, or a security module, denies it to this process", err)
+	}
+	return err
+}
+
 // Lack reports whether an error means that the system, or this process by its limits, is out of
 // what a call needs: descriptors, memory, or room for files.
 func Lack(err error) bool {

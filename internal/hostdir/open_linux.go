@@ -36,7 +36,7 @@ func Open(p Place, create bool) (*Dir, error) {
 	f, err := place.openClaims(create)
 	if err != nil {
 		place.close()
-		return nil, err
+		return nil, place.denied(err)
 	}
 	return &Dir{place: place, file: f, claims: newClaims(f)}, nil
 }

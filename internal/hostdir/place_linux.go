@@ -52,14 +52,22 @@ func (p Place) open(create bool) (*openPlace, error) {
 		err = unsupported("%w: this system has no directory for the fabrics of a user: mount one there, or name one by SDP_FABRIC=shm:/PATH", err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, denied(err)
 	}
 	defer unix.Close(base)
 	fd, err := privateDir(base, p.name, p.path, create)
 	if err != nil {
-		return nil, err
+		return nil, denied(err)
 	}
 	return &openPlace{Place: p, dir: os.NewFile(uintptr(fd), p.path), owner: os.Geteuid(), gid: -1}, nil
+}
+
+// denied is denied if the directory is of this user alone.
+func (p *openPlace) denied(err error) error {
+	if p.gid < 0 && p.owner == os.Geteuid() {
+		return denied(err)
+	}
+	return err
 }
 
 // close closes the directory, and unlocks it. Names in it can no longer be used.
@@ -87,7 +95,7 @@ func (p *openPlace) names() ([]string, error) {
 	}
 	names, err := p.dir.Readdirnames(-1)
 	if err != nil {
-		return nil, fmt.Errorf("fabric: read directory: %w", err)
+		return nil, fmt.Errorf("fabric: read directory: %w", kernels(err))
 	}
 	return names, nil
 }
@@ -147,9 +155,9 @@ func (p *openPlace) makeFile(name string) error {
 	defer unix.Close(fd)
 	defer unix.Unlinkat(p.fd(), temporary, 0)
 	if err := unix.Fchmod(fd, p.fileMode()); err != nil {
-		return err
+		return kernels(err)
 	}
-	return unix.Linkat(p.fd(), temporary, p.fd(), name, 0)
+	return kernels(unix.Linkat(p.fd(), temporary, p.fd(), name, 0))
 }
 
 // privateDir opens directory name in the directory at. If it does not exist and create is
@@ -158,7 +166,7 @@ func (p *openPlace) makeFile(name string) error {
 func privateDir(at int, name, path string, create bool) (int, error) {
 	if create {
 		if err := unix.Mkdirat(at, name, 0o700); err != nil && err != unix.EEXIST {
-			return -1, fmt.Errorf("fabric: make directory %s: %w", path, err)
+			return -1, fmt.Errorf("fabric: make directory %s: %w", path, kernels(err))
 		}
 	}
 	fd, st, err := openDirectory(at, name)
