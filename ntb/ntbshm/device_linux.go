@@ -115,7 +115,7 @@ func connect(cable *unixsock.Conn, o Options) (_ *device, err error) {
 }
 
 // makeHalf makes this side's memory and doorbells, and returns what the peer gets of them.
-func (d *device) makeHalf(o Options) (f files, err error) {
+func (d *device) makeHalf(o Options) (_ files, err error) {
 	f, waits, err := makeFiles(o)
 	if err != nil {
 		return nil, err
