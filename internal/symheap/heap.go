@@ -41,9 +41,10 @@ type Heap struct {
 	Size    int
 	Objects int // where objects begin
 
-	mu   lock.Mutex[lock.Heap]
-	free []extent           // by offset, none next to another; guarded by mu
-	used map[uintptr]uint64 // bytes of each object, as requested; guarded by mu
+	mu     lock.Mutex[lock.Heap]
+	free   []extent           // by offset, none next to another; guarded by mu
+	used   map[uintptr]uint64 // bytes of each object, as requested; guarded by mu
+	dumped uintptr            // a core dump has the pages before it; guarded by mu
 }
 
 // extent is n bytes from off on.
@@ -55,10 +56,21 @@ type extent struct {
 // New makes a heap of memory. Objects begin at an offset, behind the work areas.
 func New(m *Memory, objectsAt uintptr) *Heap {
 	size := len(m.Bytes)
-	return &Heap{
+	h := &Heap{
 		Memory: m, Base: &m.Bytes[0], Size: size, Objects: int(objectsAt),
 		free: []extent{{objectsAt, uint64(size) - uint64(objectsAt)}},
 		used: map[uintptr]uint64{},
+	}
+	h.dump(objectsAt)
+	return h
+}
+
+// dump has core dumps contain the heap up to end, so all that was ever allocated. Of the rest the kernel would make each
+// page, to write zeros. The caller holds mu.
+func (h *Heap) dump(end uintptr) {
+	if end > h.dumped {
+		h.dumped = (end + PageBytes - 1) &^ (PageBytes - 1)
+		h.inCore(int(min(h.dumped, uintptr(h.Size))))
 	}
 }
 
@@ -87,6 +99,7 @@ func (h *Heap) Alloc(n uint64, align uintptr) (uintptr, error) {
 		}
 		h.free = slices.Replace(h.free, i, i+1, left...)
 		h.used[off] = want
+		h.dump(off + uintptr(n))
 		return off, nil
 	}
 	return 0, fmt.Errorf("%w: %d bytes are wanted, it has %d", ErrFull, want, h.Size-h.Objects)

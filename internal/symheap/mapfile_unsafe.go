@@ -11,7 +11,7 @@ import (
 )
 
 // mapFile maps size bytes of a file, from an offset on, at an address that is a multiple of alignment(size). It first
-// reserves more address space than it needs, and gives the rest back.
+// reserves more address space than it needs, and gives the rest back. Core dumps have nothing of it, see Memory.inCore.
 func mapFile(fd int, off int64, size int) ([]byte, error) {
 	align := alignment(size)
 	space, err := unix.MmapPtr(-1, 0, nil, uintptr(size+align), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -32,7 +32,9 @@ func mapFile(fd int, off int64, size int) ([]byte, error) {
 	if rest := uintptr(size+align) - before; rest > end {
 		_ = unix.MunmapPtr(unsafe.Add(at, end), rest-end)
 	}
-	return unsafe.Slice((*byte)(at), size), nil
+	b := unsafe.Slice((*byte)(at), size)
+	_ = unix.Madvise(b, unix.MADV_DONTDUMP)
+	return b, nil
 }
 
 // unmapFile unmaps what mapFile has mapped.

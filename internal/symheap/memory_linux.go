@@ -71,6 +71,13 @@ func checkToken(fd int, at int64, token uint64) error {
 	return nil
 }
 
+// inCore has core dumps of this process contain the first n bytes.
+func (m *Memory) inCore(n int) {
+	if m.maps {
+		_ = unix.Madvise(m.Bytes[:n], unix.MADV_DODUMP)
+	}
+}
+
 func (m *Memory) Close() {
 	if m.fd >= 0 && !m.borrowed {
 		unix.Close(m.fd)

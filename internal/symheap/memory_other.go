@@ -29,6 +29,8 @@ func NewIn(context.Context, *os.File, int64, int, int, uint64) (*Memory, error) 
 
 func MapIn(*os.File, int64, int, uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
 
+func (m *Memory) inCore(int) {}
+
 func (m *Memory) Close() { m.Bytes = nil }
 
 // plain returns memory of Go's own.

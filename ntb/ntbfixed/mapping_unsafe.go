@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is memory of a file at addresses of one session's own. The addresses stay mapped
+// mapping is memory of a file, which core dumps do not have, at addresses of one session's own. The addresses stay mapped
 // until unmap. What lies behind them can be exchanged, atomically for those that store and
 // read meanwhile. They find zeros when the file has become shorter.
 type mapping struct {
@@ -29,6 +29,7 @@ func mapMemory(m Memory) (mapping, error) {
 		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes: %w", m.Len, err)
 	}
 	mapped := mapping{mem: unsafe.Slice((*byte)(p), m.Len)}
+	mapped.noCore()
 	if mapped.guard, err = sigbus.Guard(mapped.mem); err != nil {
 		return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), mapped.unmap())
 	}
@@ -43,11 +44,15 @@ func mapOver(m Memory, at []byte) (mapping, error) {
 		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes over other memory: %w", len(at), err)
 	}
 	mapped := mapping{mem: at}
+	mapped.noCore()
 	if mapped.guard, err = sigbus.Guard(at); err != nil {
 		return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), mapped.scratch())
 	}
 	return mapped, nil
 }
+
+// noCore keeps the memory out of core dumps. What is mapped over it has to be kept out too.
+func (m *mapping) noCore() { _ = unix.Madvise(m.mem, unix.MADV_DONTDUMP) }
 
 func (m *mapping) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(m.mem)) }
 
@@ -62,6 +67,7 @@ func (m *mapping) scratch() error {
 	if err != nil {
 		return fmt.Errorf("ntbfixed: map scratch memory: %w", err)
 	}
+	m.noCore()
 	return nil
 }
 
@@ -80,6 +86,7 @@ func (m *mapping) hold(from []byte) error {
 		_ = unix.MunmapPtr(p, n)
 		return fmt.Errorf("ntbfixed: exchange memory: %w", err)
 	}
+	m.noCore()
 	return nil
 }
 

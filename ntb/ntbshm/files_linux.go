@@ -124,11 +124,12 @@ func receive(cable *unixsock.Conn) (m message, f files, err error) {
 }
 
 // mapFile maps a whole memory file. Outbound windows are mapped for reading as
-// well, because these CPUs have no write-only pages.
+// well, because these CPUs have no write-only pages. Core dumps have nothing of it: the kernel would make each page first.
 func mapFile(fd int, window int64) ([]byte, error) {
 	mem, err := unix.Mmap(fd, 0, int(headerSize+window), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("ntbshm: map window of %d bytes: %w", window, err)
 	}
+	_ = unix.Madvise(mem, unix.MADV_DONTDUMP)
 	return mem, nil
 }
