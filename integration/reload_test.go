@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -157,4 +160,66 @@ func TestCheckRefusesWhatTheFabricHasNot(t *testing.T) {
 		require.Equal(t, 2, status)
 		require.Equal(t, "sdp-proxy: "+file+": cannot listen on sdp://node2:7000: cannot assign requested address; this machine has no such address\n", out)
 	}
+}
+
+// feed opens a FIFO for writing, once somebody has opened it for reading.
+func feed(t *testing.T, fifo string) *os.File {
+	t.Helper()
+	var f *os.File
+	eventually(t, "the file is opened", func() (ok bool) {
+		var err error
+		f, err = os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		return err == nil
+	})
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// While its file does not come, at the start or again, sdp-proxy ends by SIGTERM and serves what it has.
+func TestAFileThatDoesNotComeHoldsNothingUp(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	p := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--config", fifo}, withEnv(fabric(t)))
+	feed(t, fifo)
+	p.signal(syscall.SIGTERM)
+	p.status()
+
+	c := startConfigured(t, "maps: [{listen: 'unix://"+shortDir(t)+"/s', target: '"+echo(t)+"'}]", 1)
+	require.NoError(t, os.Remove(c.file))
+	require.NoError(t, unix.Mkfifo(c.file, 0o600))
+	c.signal(syscall.SIGHUP)
+	feed(t, c.file)
+	conn := c.dial(0)
+	mustEcho(t, conn, "served")
+	closeBothWays(t, conn)
+	c.signal(syscall.SIGTERM)
+	require.Zero(t, c.status())
+}
+
+// Each file that is refused is counted.
+func TestRefusedFilesAreCounted(t *testing.T) {
+	dir := shortDir(t)
+	good := "metrics: 'unix:" + dir + "/m'\nmaps: [{listen: 'unix://" + dir + "/s', target: '" + echo(t) + "'}]\n"
+	p := startConfigured(t, good, 1)
+	for i, spoil := range []func(){
+		func() { p.write(t, good+"nonsense: 1") },
+		func() { p.write(t, good[:len(good)/2]) },
+		func() { p.write(t, "") },
+		func() { require.NoError(t, os.Remove(p.file)) },
+		func() { require.NoError(t, os.Mkdir(p.file, 0o700)) },
+	} {
+		spoil()
+		p.signal(syscall.SIGHUP)
+		p.waitFor(notChanged, i+1)
+	}
+	require.NoError(t, os.Remove(p.file))
+	p.reload(good, 1)
+	r, err := metrics.Client("unix:" + dir + "/m").Get("http://proxy/metrics")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "sdp_proxy_reloads_total{result=\"taken\"} 1\nsdp_proxy_reloads_total{result=\"refused\"} 5\n")
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.status())
 }

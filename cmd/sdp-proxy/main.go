@@ -26,12 +26,13 @@ func main() {
 	// If the reader of the log ends, or the terminal is closed, connections must not end.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, append(countersSignals, syscall.SIGHUP, syscall.SIGTERM, os.Interrupt)...)
+	signal.Notify(signals, append(countersSignals, syscall.SIGHUP)...)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 }
 
-// run runs the program, and returns its exit status.
-func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+// run runs the program, and returns its exit status. Until it has read its file, which may be slow, SIGTERM ends the
+// process at once. After that it sends SIGTERM to signals too.
+func run(args []string, stdout, stderr io.Writer, signals chan os.Signal) int {
 	refuse := log.New(stderr, "sdp-proxy: ", log.Lmsgprefix) // for the one line if it cannot start
 	if len(args) > 0 && args[0] == "status" {
 		err := showStatus(args[1:], stdout)
@@ -57,6 +58,9 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 			return statusUsage
 		}
 		fmt.Fprintf(stdout, "%s: %d maps\n", o.file, len(o.config.Maps))
+		if w := o.config.TooManyConnections(); w != "" {
+			refuse.Printf("warning: %s: %s", o.file, w)
+		}
 		if o.memory == 0 {
 			return statusOK
 		}
@@ -68,7 +72,8 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 		fmt.Fprintf(stdout, "max-connections: %d\n", most)
 		return statusOK
 	}
-	d := &daemon{options: o, manager: findManager(), lines: proxy.NewLogQueue(stderr), level: new(slog.LevelVar), signals: signals}
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	d := &daemon{options: o, manager: findManager(), lines: proxy.NewLogQueue(stderr), level: new(slog.LevelVar), signals: signals, read: make(chan readFile, 1)}
 	d.level.Set(o.config.Level())
 	d.log, d.asked = proxy.NewLogger(d.lines, o.config, d.level), proxy.NewLogger(d.lines, o.config, slog.LevelInfo)
 	slog.SetDefault(d.log) // package sdp logs too

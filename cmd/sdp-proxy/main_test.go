@@ -15,7 +15,7 @@ import (
 // runProxy runs the program without signals, so it must end by itself.
 func runProxy(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = run(args, &out, &errs, nil)
+	status = run(args, &out, &errs, make(chan os.Signal, 1))
 	return status, out.String(), errs.String()
 }
 

@@ -20,6 +20,16 @@ type daemon struct {
 	signals <-chan os.Signal
 	server  *proxy.Server
 	manager *manager
+
+	read    chan readFile // a file that was read again
+	reading bool          // until it comes
+	again   bool          // read once more then
+}
+
+// readFile is what came of reading the file.
+type readFile struct {
+	options *options
+	err     error
 }
 
 // start serves all maps or none.
@@ -48,7 +58,11 @@ func (d *daemon) start() error {
 	return nil
 }
 
+// logMaps logs the maps, when they have changed.
 func (d *daemon) logMaps() {
+	if w := d.config.TooManyConnections(); w != "" {
+		d.log.Warn(w)
+	}
 	for i, f := range d.server.Maps() {
 		for _, t := range d.config.Maps[i].TargetNames() {
 			d.log.Info("listening", "map", f.Addr().String(), "target", t)
@@ -93,32 +107,48 @@ func (d *daemon) waitForEnd() (status int) {
 		case err := <-d.server.Failed():
 			d.log.Error("a listener failed", "reason", err)
 			return statusFailed
+		case f := <-d.read:
+			d.use(f)
 		case <-d.manager.pings:
 			d.manager.ping()
 		}
 	}
 }
 
-// reload reads the file again. Without one, SIGHUP is that of a terminal that was closed, and changes nothing.
+// reload has the file read again, in a goroutine, since that may be slow. Without a file, SIGHUP is that of a terminal that
+// was closed, and changes nothing.
 func (d *daemon) reload() {
 	if d.file == "" {
 		return
 	}
-	d.manager.reloading()
-	defer func() { d.manager.ready(len(d.config.Maps)) }()
-	next := &options{file: d.file}
-	err := next.load()
-	if err == nil {
-		err = d.server.Apply(context.Background(), next.config)
-	}
-	if err != nil {
-		d.log.Error("nothing is changed", "reason", err)
+	if d.again = d.reading; d.again {
 		return
 	}
-	d.options = next
-	d.level.Set(d.config.Level())
-	d.logMaps()
-	d.log.Info("read again", "file", d.file)
+	d.manager.reloading()
+	d.reading = true
+	next := &options{file: d.file}
+	go func() { d.read <- readFile{next, next.load()} }()
+}
+
+// use serves the maps of a file that was read again.
+func (d *daemon) use(f readFile) {
+	d.reading = false
+	if f.err == nil {
+		f.err = d.server.Apply(context.Background(), f.options.config)
+	}
+	d.server.Reloaded(f.err == nil)
+	if f.err != nil {
+		d.log.Error("nothing is changed", "reason", f.err)
+	} else {
+		d.options = f.options
+		d.level.Set(d.config.Level())
+		d.logMaps()
+		d.log.Info("read again", "file", d.file)
+	}
+	d.manager.ready(len(d.config.Maps))
+	if d.again {
+		d.reload()
+	}
 }
 
 // drain stops listening and lets the connections end, until the time is over or

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
@@ -38,11 +39,54 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return lc.Listen(ctx, "tcp", address)
 }
 
-// Serve serves requests in a goroutine until Close of the server.
+// maxConnections is how many connections a server has at most. Others wait in the kernel, where they hold no descriptor of
+// this process.
+const maxConnections = 16
+
+// Serve serves requests in a goroutine until Close of the server, one a connection. A client that is silent or does not
+// read is cut.
 func Serve(ln net.Listener, h http.Handler) *http.Server {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
-	go s.Serve(ln)
+	s := &http.Server{Handler: h, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	s.SetKeepAlivesEnabled(false)
+	go s.Serve(&limited{ln, make(chan struct{}, maxConnections), make(chan struct{})})
 	return s
+}
+
+// limited is a listener that accepts no connection while maxConnections are open.
+type limited struct {
+	net.Listener
+	open   chan struct{} // has an element for each of them
+	closed chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	return &limitedConn{Conn: c, left: sync.OnceFunc(func() { <-l.open })}, nil
+}
+
+// Close is called once, by the server.
+func (l *limited) Close() error {
+	close(l.closed)
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	left func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.left()
+	return c.Conn.Close()
 }
 
 // Client returns a client of the server at an address. The host of a request's URL does not matter.

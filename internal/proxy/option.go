@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,9 +77,13 @@ func boolOption[T any](name, usage string, field func(*T) *bool) Option[T] {
 	}}
 }
 
-// listOption is an option with several values, each of which set gets with those before it.
+// listOption is an option with one or more values, each of which set gets with those before it. A list without values is
+// an error: it could be taken for everybody or for nobody.
 func listOption[T any](name, usage string, set func(to *T, values []string) error) Option[T] {
 	return Option[T]{Name: name, Usage: usage, List: true, set: func(to *T, values []string) error {
+		if len(values) == 0 {
+			return errors.New("is an empty list; give it a value, or leave it out")
+		}
 		for _, v := range values {
 			if strings.TrimSpace(v) == "" {
 				return fmt.Errorf("%q: want a name or number", v)

@@ -59,22 +59,7 @@ func (s *Server) Fabric() (f Fabric, ownsLinks, ok bool) {
 // Apply serves the maps of c in place of those before. A map that is listened on as before takes new connections
 // with its new targets and options; the open ones of changed and removed maps go on for c.DrainTimeout. If there is an
 // error, which is one line that says what to do, nothing has changed.
-func (s *Server) Apply(ctx context.Context, c *Config) error {
-	first := s.cfg == nil
-	err := s.apply(ctx, c)
-	if !first {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err == nil {
-			s.reloads++
-		} else {
-			s.badReloads++
-		}
-	}
-	return err
-}
-
-func (s *Server) apply(ctx context.Context, c *Config) (err error) {
+func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 	if err := s.join(c); err != nil {
 		return err
 	}
@@ -253,6 +238,17 @@ func (s *Server) remove(f *Forwarder, c *Config) {
 			s.env.log.Warn("cut connections of a removed map", "map", f.Addr().String(), "connections", cut)
 		}
 	})
+}
+
+// Reloaded counts that the file was read again, and whether that changed the maps.
+func (s *Server) Reloaded(taken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if taken {
+		s.reloads++
+	} else {
+		s.badReloads++
+	}
 }
 
 // Maps returns the forwarders, in the order of the maps.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"syscall"
@@ -111,6 +112,15 @@ func (w *writer) tryOnce(fd uintptr) (done bool) {
 		}
 	}
 	return true
+}
+
+// descriptorLimit returns how many descriptors this process may have. Go has raised that as far as it may.
+func descriptorLimit() int {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || l.Cur > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(l.Cur)
 }
 
 // fileID identifies a file for as long as it exists.
