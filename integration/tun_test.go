@@ -478,3 +478,31 @@ func TestTunOfAProcessThatDialsFirst(t *testing.T) {
 	}
 	r.end()
 }
+
+// Without its device a node does not go on as if it had one.
+func TestTunWithoutItsDevice(t *testing.T) {
+	for name, c := range map[string]struct{ args, says string }{
+		"removed": {"link del sdp2", "device sdp2: it was removed"},
+		"renamed": {"link set sdp2 down name other", "device sdp2: "},
+		"down":    {"link set sdp2 down", "device sdp2: it is down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := startTun(t, 2)
+			before := nodes[0].daemon.out.String()
+			nodes[0].run("ip", strings.Fields(c.args)...)
+			require.Equal(t, 1, nodes[0].daemon.status())
+			said := strings.TrimPrefix(nodes[0].daemon.out.String(), before)
+			require.Equal(t, 1, strings.Count(said, "\n"), said)
+			require.Contains(t, said, "sdp-tun: cannot go on: "+c.says)
+		})
+	}
+}
+
+// The names that sdp-tun hosts writes are those of the nodes.
+func TestTunHosts(t *testing.T) {
+	nodes := startTun(t, 2)
+	p := start(t, filepath.Join(programs, "sdp-tun"), []string{"hosts"}, withEnv(nodes[0].fabric))
+	require.Equal(t, 0, p.status())
+	require.Equal(t, "10.77.0.1\tnode1\nfd77::1\tnode1\n10.77.0.2\tnode2\nfd77::2\tnode2\n", p.out.String())
+	nodes[0].pings(1, "10.77.0.2")
+}

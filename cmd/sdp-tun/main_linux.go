@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return statusUsage
 	}
 	o.config.Logf = logger.Printf
-	d := &daemon{options: o, log: logger}
+	d := &daemon{options: o, out: stdout, log: logger}
 	defer d.close()
 	if err := d.start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -69,6 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // daemon is what runs. What is nil has not been opened.
 type daemon struct {
 	*options
+	out      io.Writer
 	log      *log.Logger
 	fabric   *sdp.Fabric
 	node     *tun.Node
@@ -76,7 +77,7 @@ type daemon struct {
 	web      *http.Server
 }
 
-// start does all that can fail: after it, only Run is left. For setup and remove it does everything.
+// start does all that can fail: after it, only Run is left. For the commands it does everything.
 func (d *daemon) start(ctx context.Context) error {
 	spec, text, err := findFabric()
 	if err != nil {
@@ -86,7 +87,7 @@ func (d *daemon) start(ctx context.Context) error {
 	c.Self, c.Nodes = spec.Node, spec.Nodes
 	known := c.Self > 0 && c.Nodes > 0
 	if !known && (d.command != "" || d.user != nil) {
-		return fmt.Errorf("the fabric is %q: setup, remove and --user want node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=1&nodes=3'", text)
+		return fmt.Errorf("the fabric is %q: setup, remove, hosts and --user want node=I and nodes=N, as in SDP_FABRIC='ring:lab?node=1&nodes=3'", text)
 	}
 	if !known {
 		if err := d.join(ctx, spec, text); err != nil {
@@ -101,6 +102,8 @@ func (d *daemon) start(ctx context.Context) error {
 		return tun.Setup(c, d.owner())
 	case "remove":
 		return tun.Remove(c)
+	case "hosts":
+		return c.WriteHosts(d.out)
 	}
 	if d.node, err = tun.Open(c); err != nil {
 		return err

@@ -15,7 +15,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 	ring := "ring:" + fabrictest.Name(t) + "?node=1&nodes=3"
 	for _, c := range []struct{ fabric, args, want string }{
 		{ring, "--nonsense", "unknown flag: --nonsense"},
-		{ring, "start", `unexpected "start"; commands are setup and remove`},
+		{ring, "start", `unexpected "start"; commands are setup, remove and hosts`},
 		{ring, "setup --http 127.0.0.1:1", "unknown flag: --http"},
 		{ring, "remove --user root", "unknown flag: --user"},
 		{ring, "--mtu many", `--mtu "many": want a whole number`},
@@ -42,6 +42,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"shm:" + fabrictest.Name(t), "", "the fabric has one node alone"},
 		{"shm:" + fabrictest.Name(t), "setup", "want node=I and nodes=N"},
 		{"ring:x?node=1", "remove", "want node=I and nodes=N"},
+		{"ring:x?node=1", "hosts", "want node=I and nodes=N"},
 		{"ring:x?node=1", "--user 1", "want node=I and nodes=N"},
 		{"nonsense:", "", "cannot find the SDP fabric"},
 	} {
@@ -64,6 +65,14 @@ func TestHelpAndVersionAreNoErrors(t *testing.T) {
 		require.Empty(t, stderr.String())
 		require.Contains(t, stdout.String(), want)
 	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Setenv("SDP_FABRIC", "ring:"+fabrictest.Name(t)+"?node=1&nodes=2")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, statusOK, run(t.Context(), []string{"hosts"}, &stdout, &stderr))
+	require.Empty(t, stderr.String())
+	require.Equal(t, "10.77.0.1\tnode1\nfd77::1\tnode1\n10.77.0.2\tnode2\nfd77::2\tnode2\n", stdout.String())
 }
 
 // The examples of the help are accepted.

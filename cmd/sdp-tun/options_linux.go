@@ -15,7 +15,7 @@ import (
 
 const usageHead = `sdp-tun carries IP packets between the nodes of a fabric, for programs that cannot be changed.
 
-Usage: sdp-tun [setup | remove] [flags]
+Usage: sdp-tun [setup | remove | hosts] [flags]
 
 The fabric is that of SDP_FABRIC or /etc/ntbnet/fabric. It has several nodes. Each node
 has a TUN device for each other node, and node n has address n of each network: with
@@ -25,7 +25,9 @@ the same networks and MTU. A device has a carrier while its node is there.
 Devices are made at the start, by root, and end with the process. Those of setup stay:
   sdp-tun setup --user NAME    makes and configures them, for a user without capabilities
   sdp-tun remove               removes them
-These two want the flags of the daemon, and node=I and nodes=N of SDP_FABRIC.
+Names for all nodes, as in ping node2, in the form of /etc/hosts:
+  sdp-tun hosts >>/etc/hosts
+These three want the flags of the daemon, and node=I and nodes=N of SDP_FABRIC.
 
 Examples, on node 1, and then on each other one with its number:
   SDP_FABRIC='ring:lab?node=1&nodes=3' sdp-tun
@@ -37,13 +39,13 @@ Flags:
 `
 
 const usageTail = `
-Exit status: 0 after SIGTERM or SIGINT, and of setup and remove; 1 if it could not go on; 2 if it
-could not start.
+Exit status: 0 after SIGTERM or SIGINT, and of setup, remove and hosts; 1 if it could not go on, as
+when a device was removed, renamed or set down; 2 if it could not start.
 `
 
 // options are the parsed command line.
 type options struct {
-	command string // "", "setup" or "remove"
+	command string // "", "setup", "remove" or "hosts"
 	config  tun.Config
 	user    *account // nil for that of the process
 	http    string   // where the counters are served, or ""
@@ -59,7 +61,7 @@ type account struct {
 // stdout. Otherwise it is one line that says what to do.
 func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	o := &options{}
-	if len(args) > 0 && (args[0] == "setup" || args[0] == "remove") {
+	if len(args) > 0 && (args[0] == "setup" || args[0] == "remove" || args[0] == "hosts") {
 		o.command, args = args[0], args[1:]
 	}
 	c := &o.config
@@ -73,7 +75,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	fs.Var(&queue, "queue", "how much may wait for a node, as in 256K or 1M")
 	bare := fs.Bool("no-addresses", false, "give devices no addresses or routes")
 	name := new(string)
-	if o.command != "remove" {
+	if o.command == "" || o.command == "setup" {
 		name = fs.String("user", "", "become user `NAME`, which has no capabilities")
 	}
 	if o.command == "setup" {
@@ -86,7 +88,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 		return nil, err
 	}
 	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected %q; commands are setup and remove, and stand first", fs.Arg(0))
+		return nil, fmt.Errorf("unexpected %q; commands are setup, remove and hosts, and stand first", fs.Arg(0))
 	}
 	c.Queue, c.Addresses = int(queue), !*bare
 	for _, n := range []struct {

@@ -3,6 +3,7 @@ package tun
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -91,6 +92,18 @@ func (c *Config) Check() error {
 		}
 	}
 	return nil
+}
+
+// WriteHosts writes the addresses of all nodes in the form of /etc/hosts.
+func (c *Config) WriteHosts(w io.Writer) error {
+	var b strings.Builder
+	for node := 1; node <= c.Nodes; node++ {
+		for _, p := range c.networks() {
+			fmt.Fprintf(&b, "%v\tnode%d\n", addressOf(p, node), node)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // name returns the name of the device of a peer.

@@ -135,7 +135,30 @@ func (d *device) readMTU() (int, error) {
 }
 
 // errGone reports that the device was removed.
-var errGone = errors.New("its device was removed")
+var errGone = errors.New("it was removed")
+
+// check returns an error if the device is not what it was: removed, renamed, or down, by which it has lost its routes.
+func (d *device) check() error {
+	var err error
+	ifr, _ := unix.NewIfreq(d.name)
+	switch gone := unix.IoctlIfreq(d.fd, unix.TUNGETIFF, ifr); {
+	case gone == unix.EBADFD:
+		err = errGone
+	case gone != nil:
+		err = gone
+	case ifr.Name() != d.name:
+		err = fmt.Errorf("its name is %s now", ifr.Name())
+	default:
+		link, missing := net.InterfaceByName(d.name)
+		if err = missing; err == nil && link.Flags&net.FlagUp == 0 {
+			err = errors.New("it is down")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("device %s: %w", d.name, err)
+	}
+	return nil
+}
 
 // read reads a virtio header and a packet into a and then b. If there is none it waits, or returns EAGAIN. Behind the
 // deadline that was set it fails with os.ErrDeadlineExceeded, with a packet or without.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ntbnet/ntbnet/sdp"
+	"golang.org/x/sys/unix"
 )
 
 // Node is this node: its devices and peers.
@@ -61,13 +64,44 @@ func (n *Node) Listen(ctx context.Context, fabric *sdp.Fabric) (*sdp.Listener, e
 	return ln.(*sdp.Listener), nil
 }
 
-// Run carries packets until ctx ends or the listener fails. It closes the listener.
+// watch returns an error when a device is not what it was any more, and nil when ctx ends.
+func (n *Node) watch(ctx context.Context) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	events := os.NewFile(uintptr(fd), "netlink")
+	defer events.Close()
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}); err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { events.SetReadDeadline(time.Unix(1, 0)) })()
+	for b := make([]byte, 64<<10); ; {
+		for _, p := range n.peers {
+			if err := p.dev.check(); err != nil {
+				return err
+			}
+		}
+		if _, err := events.Read(b); ctx.Err() != nil {
+			return nil
+		} else if err != nil && !errors.Is(err, unix.ENOBUFS) { // of which some were lost
+			return fmt.Errorf("netlink: %w", err)
+		}
+	}
+}
+
+// Run carries packets until ctx ends, or the listener or a device fails. It closes the listener.
 func (n *Node) Run(ctx context.Context, fabric *sdp.Fabric, ln *sdp.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	failed := make(chan error, 1)
+	all.Go(func() {
+		defer cancel()
+		failed <- n.watch(ctx)
+	})
 	for _, p := range n.peers {
 		if p.dials {
 			all.Go(func() { p.dial(ctx, fabric) })
@@ -77,7 +111,7 @@ func (n *Node) Run(ctx context.Context, fabric *sdp.Fabric, ln *sdp.Listener) er
 		c, err := ln.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return <-failed
 			}
 			return err
 		}

@@ -25,7 +25,33 @@ type peer struct {
 	count counters
 	busy  atomic.Bool // a connection is used, or being made
 	up    atomic.Bool
-	said  string // the last line of the log; for who has set busy
+	// The log, for who has set busy.
+	said    string    // the last line
+	mayFail time.Time // when there may be another one about a failure
+	mayCome time.Time // and one about a connection
+	late    *time.Timer
+	lateAt  time.Time // of late
+}
+
+// sayTime is how far apart the lines of a log about a peer are at least, whatever the peer does.
+const sayTime = time.Second
+
+// sayUp logs that there is a connection, later if that has been said just now, and if there still is one then.
+func (p *peer) sayUp() {
+	now := time.Now()
+	if !now.Before(p.mayCome) {
+		p.mayCome = now.Add(sayTime)
+		p.logf("node%d is up", p.node)
+		return
+	}
+	if p.late == nil || !p.late.Stop() {
+		p.lateAt, p.mayCome = p.mayCome, p.mayCome.Add(sayTime)
+	}
+	p.late = time.AfterFunc(p.lateAt.Sub(now), func() {
+		if p.up.Load() {
+			p.logf("node%d is up", p.node)
+		}
+	})
 }
 
 const (
@@ -74,11 +100,14 @@ func abort(c *sdp.Conn) {
 	c.Close()
 }
 
-// say logs why there is no connection, unless that was the last line.
+// say logs why there is no connection, unless that was the last line. If the device is gone, Node.Run says so.
 func (p *peer) say(ctx context.Context, err error) {
-	line := fmt.Sprintf("no connection to node%d: %v", p.node, err)
-	if err != nil && line != p.said && ctx.Err() == nil {
-		p.said = line
+	if err == nil || errors.Is(err, errGone) || ctx.Err() != nil {
+		return
+	}
+	line, now := fmt.Sprintf("no connection to node%d: %v", p.node, err), time.Now()
+	if line != p.said && !now.Before(p.mayFail) {
+		p.said, p.mayFail = line, now.Add(sayTime)
 		p.logf("%s", line)
 	}
 }
@@ -106,7 +135,7 @@ func (p *peer) use(ctx context.Context, c *sdp.Conn) error {
 	p.up.Store(true)
 	p.count.connects.Add(1)
 	p.said = ""
-	p.logf("node%d is up", p.node)
+	p.sayUp()
 
 	err := <-ends
 	p.up.Store(false)
