@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func runServant(args []string) error {
 			ready.Addresses[transport] = strings.TrimSuffix(address, "0") + port
 		}
 		work.Go(func() {
-			if err := (&meter.Server{}).Serve(ctx, ln); err != nil {
+			if err := (&meter.Server{Memory: math.MaxInt}).Serve(ctx, ln); err != nil {
 				complain(err)
 			}
 		})

@@ -55,7 +55,7 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 	if err != nil {
 		return nil, &DialError{err}
 	}
-	c := newControlConn(raw)
+	c := newControlConn(raw, maxLine)
 	defer c.Close()
 	r := newRun(p, true)
 	defer r.close()

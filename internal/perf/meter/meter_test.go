@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,7 @@ func TestAServerBoundsItsRuns(t *testing.T) {
 		raw, err := to.dial(t.Context(), control, rand.Text(), 0)
 		require.NoError(t, err)
 		t.Cleanup(func() { raw.Close() })
-		c := newControlConn(raw)
+		c := newControlConn(raw, maxLine)
 		require.NoError(t, c.send(message{Params: &Params{Test: Latency, Streams: 1, Size: 1, Time: time.Hour}}))
 		return c
 	}
@@ -215,6 +216,59 @@ func TestAServerBoundsItsRuns(t *testing.T) {
 	require.ErrorContains(t, Verify(t.Context(), to, 1, 1), "try again later")
 	last.Close()
 	require.Eventually(t, func() bool { return Verify(t.Context(), to, 1, 1) == nil }, time.Minute, time.Millisecond)
+}
+
+// Whatever clients ask for, what a server takes for them has a bound, and comes back when they have left.
+func TestAServerBoundsItsMemory(t *testing.T) {
+	to := serving(t, "tcp")
+	taken := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc + m.StackInuse)
+	}
+	before, goroutines := taken(), runtime.NumGoroutine()
+	var all []net.Conn
+	dial := func(kind byte, name string) net.Conn {
+		c, err := net.Dial("tcp", to.Address)
+		require.NoError(t, err)
+		_, err = c.Write(preamble(kind, name))
+		require.NoError(t, err)
+		all = append(all, c)
+		return c
+	}
+	ready := 0
+	for i, p := range []Params{
+		{Test: Connect, Streams: 16, Size: 16 << 20},
+		{Test: Idle, Streams: MaxIdle, Size: 1, Bidir: true},
+		{Test: Bandwidth, Streams: 16, Size: 16 << 20, Reverse: true},
+		{Test: Bandwidth, Streams: 1000, Size: 1},
+		{Test: Latency, Streams: 16, Size: 16 << 20},
+		{Test: verifying, Streams: 1000, Size: 1},
+	} {
+		for range 32 {
+			name := rand.Text()
+			c := newControlConn(dial(control, name), maxLine)
+			p.Time = time.Hour
+			require.NoError(t, c.send(message{Params: &p}))
+			if m, err := c.receive(time.Minute); err != nil {
+				require.Regexp(t, "use fewer|no more at the same time", err.Error())
+				continue
+			} else if ready++; m.Do == "ready" && p.Test != Connect {
+				continue
+			}
+			for range 100 {
+				dial(data, name) // and read nothing
+			}
+		}
+		require.Less(t, taken()-before, 64<<20, "of %d", i)
+	}
+	require.Positive(t, ready)
+	for _, c := range all {
+		c.Close()
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 && taken()-before < 4<<20 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, Verify(t.Context(), to, 1, 1000))
 }
 
 // A peer may not have this side make counters for any range that it likes.

@@ -21,7 +21,9 @@ const (
 	MaxStreams = 1000
 	MaxIdle    = 100_000   // idle connections
 	maxBuffers = 256 << 20 // of all streams of a run together
-	MaxTime    = 24 * time.Hour
+	// MaxMemory is what all runs of a server for others together take at most, as memory estimates it.
+	MaxMemory = 48 << 20
+	MaxTime   = 24 * time.Hour
 )
 
 // Params says what a run does. The client sends it to the server.
@@ -82,6 +84,33 @@ func (p *Params) total() int {
 	}
 	return p.Streams
 }
+
+// memory returns about how many bytes a server takes for a run, without what its connections keep for themselves.
+func (p *Params) memory() int {
+	const each = 8 << 10 // of a stream
+	n := p.total() * each
+	switch p.Test {
+	case Bandwidth:
+		n += p.Size + p.total()*p.sinkSize()
+	case Latency, Loaded:
+		n += p.total() * p.Size
+	case Connect:
+		n += p.Size + p.answers()*each
+	case verifying:
+		n += p.total() * 4 * maxPiece
+	}
+	return n
+}
+
+// sinkSize returns the size of a receiver's buffer. All of them together have maxSinks.
+func (p *Params) sinkSize() int {
+	const maxSinks = 24 << 20
+	return min(max(p.Size, readSize), maxSinks/p.total())
+}
+
+// answers is how many connections of Connect a server answers at the same time. A client has one for each stream, while
+// the ones before end.
+func (p *Params) answers() int { return 4*p.Streams + 64 }
 
 // sends returns whether a side sends on a stream of Bandwidth.
 func (p *Params) sends(client bool, stream int) bool {

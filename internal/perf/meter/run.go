@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -81,7 +82,8 @@ type run struct {
 	halt    atomic.Bool  // stopped, for the goroutines of the streams
 	left    atomic.Int64 // bytes that are still to be sent, if Params.Bytes is set
 	work    sync.WaitGroup
-	memory  int64 // of Idle
+	memory  int64         // of Idle
+	ones    func() []byte // a message for all streams, which nobody changes
 
 	// mark begins the measurement: what was done before does not count. The following are set by it.
 	mark     func()
@@ -89,8 +91,19 @@ type run struct {
 	cpu      CPU
 	counting atomic.Bool // for the goroutines of the streams
 
+	answers answers
+
+	// mu guards the following.
 	mu       sync.Mutex
-	attached int // of a server: streams that are there, or all, if no more may come; guarded by mu
+	attached int   // of a server: streams that are there, or all, if no more may come
+	pieces   Times // of each MiB that was received
+}
+
+// answers are the connections of Connect that a server answers.
+type answers struct {
+	n    atomic.Int32
+	over context.Context // ends with the control connection, and so do they
+	end  context.CancelFunc
 }
 
 func newRun(p Params, client bool) *run {
@@ -100,6 +113,8 @@ func newRun(p Params, client bool) *run {
 	r := &run{p: p, client: client}
 	r.stopped, r.stop = context.WithCancelCause(context.Background())
 	context.AfterFunc(r.stopped, func() { r.halt.Store(true) })
+	r.answers.over, r.answers.end = context.WithCancel(context.Background())
+	r.ones = sync.OnceValue(func() []byte { return bytes.Repeat([]byte{1}, p.Size) }) // pages that were never written are all the same one
 	r.left.Store(int64(min(p.Bytes, 1<<62)))
 	r.mark = sync.OnceFunc(func() {
 		for _, s := range r.streams {
@@ -220,6 +235,13 @@ func (r *run) close() {
 	}
 }
 
+// addPiece adds the time that n bytes took, as that of a MiB.
+func (r *run) addPiece(d time.Duration, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pieces.Add(time.Duration(float64(d) * (1 << 20) / float64(n)))
+}
+
 // counts returns what each stream has done.
 func (r *run) counts() []Stream {
 	all := make([]Stream, len(r.streams))
@@ -240,9 +262,6 @@ func (r *run) side() *Side {
 		st.Ops = st.Bytes / uint64(r.p.Size)
 		st.Took = max(time.Duration(s.ended.Load())-r.marked, 0)
 		side.Took = max(side.Took, st.Took)
-		if r.p.Test == Bandwidth && !s.sends && s.times.Count() == 0 && st.Bytes > 0 { // it was less than two MiB
-			s.times.Add(time.Duration(float64(st.Took) * (1 << 20) / float64(st.Bytes)))
-		}
 		side.Times.Merge(&s.times)
 		side.Sent.Merge(&s.sent)
 		if c, ok := s.conn.(*sdp.Conn); ok {
@@ -255,6 +274,14 @@ func (r *run) side() *Side {
 			}
 		}
 	}
+	if r.pieces.Count() == 0 { // it was less than two MiB
+		for _, st := range side.Streams {
+			if r.p.Test == Bandwidth && !st.Sends && st.Bytes > 0 {
+				r.addPiece(st.Took, int(st.Bytes))
+			}
+		}
+	}
+	side.Times.Merge(&r.pieces)
 	return side
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -17,6 +18,9 @@ const (
 	drainTime  = 10 * time.Second // from the end of a run until its streams have ended
 )
 
+// maxGreeting is how many connections at a time may be without a run.
+const maxGreeting = 1024
+
 // maxRuns is how many runs a server carries out at the same time.
 const maxRuns = 32
 
@@ -25,8 +29,13 @@ type Server struct {
 	Observe func() Observer // if set, returns one for a run
 	Refused func(error)     // if set, hears of clients of another version, or another program
 
+	// Memory bounds what all runs take, as Params.memory estimates it. 0 means MaxMemory.
+	Memory int
+
+	// mu guards the following.
 	mu   sync.Mutex
-	runs map[string]*run // guarded by mu
+	runs map[string]*run
+	used int // of Memory
 }
 
 // Observer hears of a run, by one call after the other. Each of its functions may be nil.
@@ -44,6 +53,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer end()
 	context.AfterFunc(ctx, func() { ln.Close() })
 	var work sync.WaitGroup
+	greeting := make(chan struct{}, maxGreeting)
 	for {
 		c, err := ln.Accept()
 		if err != nil {
@@ -54,23 +64,26 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			work.Wait()
 			return err
 		}
+		greeting <- struct{}{} // mostly at once, for greetTime at the longest
 		work.Go(func() {
 			defer context.AfterFunc(ctx, func() { c.Close() })()
-			if !s.accepted(ctx, c) {
+			if !s.accepted(ctx, c, sync.OnceFunc(func() { <-greeting })) {
 				c.Close()
 			}
 		})
 	}
 }
 
-// accepted serves a connection. It returns true if c belongs to a run now.
-func (s *Server) accepted(ctx context.Context, c net.Conn) (kept bool) {
+// accepted serves a connection, and calls greeted when that belongs to a run, or has ended. It returns true if c belongs
+// to a run now.
+func (s *Server) accepted(ctx context.Context, c net.Conn, greeted func()) (kept bool) {
+	defer greeted()
 	_ = c.SetReadDeadline(time.Now().Add(greetTime)) // if it fails, so does the read
 	kind, name, err := readPreamble(c)
 	_ = c.SetReadDeadline(time.Time{})
 	switch {
 	case errors.Is(err, ErrIperf3), errors.Is(err, errVersion):
-		_ = newControlConn(c).send(message{Error: err.Error()})
+		_ = newControlConn(c, maxOrder).send(message{Error: err.Error()})
 		if s.Refused != nil {
 			s.Refused(err)
 		}
@@ -78,10 +91,10 @@ func (s *Server) accepted(ctx context.Context, c net.Conn) (kept bool) {
 		s.mu.Lock()
 		r := s.runs[name]
 		s.mu.Unlock()
-		return r != nil && r.attach(c)
+		return r != nil && r.attach(c, greeted)
 	case err == nil:
-		lines := newControlConn(c)
-		if err := s.control(ctx, name, lines); err != nil {
+		lines := newControlConn(c, maxOrder)
+		if err := s.control(ctx, name, lines, greeted); err != nil {
 			_ = lines.send(message{Error: err.Error()}) // the client may be gone
 		}
 	}
@@ -89,10 +102,16 @@ func (s *Server) accepted(ctx context.Context, c net.Conn) (kept bool) {
 }
 
 // attach makes c the next stream. For Connect it answers c.
-func (r *run) attach(c net.Conn) (kept bool) {
+func (r *run) attach(c net.Conn, greeted func()) (kept bool) {
 	if r.p.Test == Connect {
+		defer r.answers.n.Add(-1)
+		if int(r.answers.n.Add(1)) > r.p.answers() {
+			return false
+		}
+		greeted()
+		defer context.AfterFunc(r.answers.over, func() { c.Close() })()
 		r.streams[0].done.Add(uint64(r.p.Size)) // the client may be at its end as soon as it has the answer
-		if _, err := c.Write(make([]byte, r.p.Size)); err == nil {
+		if _, err := c.Write(r.ones()); err == nil {
 			_, _ = c.Read(make([]byte, 1)) // until the client closes
 		}
 		return false
@@ -119,6 +138,30 @@ func (r *run) attachNoMore() bool {
 	return all
 }
 
+// reserve takes memory for a run, which release gives back.
+func (s *Server) reserve(needs int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch limit := cmp.Or(s.Memory, MaxMemory); {
+	case needs > limit:
+		return fmt.Errorf("that takes %d MiB of the server's memory, which gives %d: use fewer streams or smaller messages", needs>>20+1, limit>>20)
+	case s.used+needs > limit:
+		return errors.New("others use the server's memory: try again later, or use fewer streams or smaller messages")
+	}
+	s.used += needs
+	return nil
+}
+
+// release is called when nothing of the run is in use any more.
+func (s *Server) release(needs int) {
+	if needs > 4<<20 {
+		debug.FreeOSMemory() // so that it is not there twice
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used -= needs
+}
+
 // add adds a run, which is removed by the caller.
 func (s *Server) add(name string, r *run) error {
 	s.mu.Lock()
@@ -136,7 +179,7 @@ func (s *Server) add(name string, r *run) error {
 }
 
 // control serves a control connection, which has one run, and leads that to its end.
-func (s *Server) control(ctx context.Context, name string, c *controlConn) error {
+func (s *Server) control(ctx context.Context, name string, c *controlConn, greeted func()) error {
 	m, err := c.receive(greetTime)
 	if err != nil || m.Params == nil {
 		return errNotPerf
@@ -145,16 +188,23 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn) error
 	if err := p.Check(); err != nil {
 		return err
 	}
+	needs := p.memory()
+	if err := s.reserve(needs); err != nil {
+		return err
+	}
+	defer s.release(needs)
 	r := newRun(p, false)
 	if err := s.add(name, r); err != nil {
 		return err
 	}
+	greeted()
 	defer func() {
 		s.mu.Lock()
 		delete(s.runs, name)
 		s.mu.Unlock()
 		r.attachNoMore()
 		r.stop(nil)
+		r.answers.end()
 		r.close()
 	}()
 	if err := c.send(message{Do: "ready"}); err != nil {

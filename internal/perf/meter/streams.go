@@ -27,7 +27,7 @@ func (r *run) take() int {
 
 // source sends until it is stopped or all is sent.
 func (r *run) source(s *stream) error {
-	buf := bytes.Repeat([]byte{1}, r.p.Size) // pages that were never written are all the same one
+	buf := r.ones()
 	var due, pause time.Duration
 	burst := max(r.p.Burst, 1)
 	if r.p.Rate > 0 {
@@ -62,12 +62,12 @@ func (r *run) sleep(until time.Duration) {
 	}
 }
 
-// readSize is the least size of the buffer of a receiver.
+// readSize is the least size of the buffer of a receiver, unless there are many.
 const readSize = 64 << 10
 
 // sink receives until the other side has sent all.
 func (r *run) sink(s *stream) error {
-	buf := make([]byte, max(r.p.Size, readSize))
+	buf := make([]byte, r.p.sinkSize())
 	const mib = 1 << 20
 	piece, last, counted := 0, time.Duration(0), false
 	for {
@@ -76,7 +76,7 @@ func (r *run) sink(s *stream) error {
 		if piece += n; piece >= mib {
 			now := time.Since(r.begun)
 			if counted {
-				s.times.Add(time.Duration(float64(now-last) * mib / float64(piece)))
+				r.addPiece(now-last, piece)
 			}
 			last, piece, counted = now, 0, r.counting.Load()
 		}

@@ -91,7 +91,7 @@ func IsIperf3(ctx context.Context, address string) bool {
 		return false
 	}
 	defer c.Close()
-	_, err = newControlConn(c).receive(iperf3Time)
+	_, err = newControlConn(c, maxLine).receive(iperf3Time)
 	return errors.Is(err, ErrIperf3)
 }
 

@@ -78,8 +78,12 @@ type message struct {
 	Error  string  `json:"error,omitempty"` // in place of an answer
 }
 
-// maxLine bounds a line, most of which is a histogram and the counts of each stream.
-const maxLine = 8 << 20
+// maxLine bounds a line of a server, most of which is a histogram and the counts of each stream. maxOrder bounds one of a
+// client.
+const (
+	maxLine  = 8 << 20
+	maxOrder = 4 << 10
+)
 
 // controlConn is a control connection.
 type controlConn struct {
@@ -87,9 +91,10 @@ type controlConn struct {
 	lines *bufio.Scanner
 }
 
-func newControlConn(c net.Conn) *controlConn {
+// newControlConn makes one of whose other end lines are not longer than most.
+func newControlConn(c net.Conn, most int) *controlConn {
 	lines := bufio.NewScanner(c)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, most)
 	lines.Split(splitLines)
 	return &controlConn{c, lines}
 }
