@@ -68,7 +68,12 @@ func bePE(pe, what string, args []string) int {
 			fmt.Println(err)
 			return 1
 		}
+		// A PE that learns of a failure within Open does not join.
+		err = w.Team().Barrier(context.Background())
 		if pe == "0" {
+			if err != nil {
+				fmt.Println(err)
+			}
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 		<-signals
@@ -305,6 +310,22 @@ func TestEachProgramHasItsPEs(t *testing.T) {
 	status, out, errs := result(t, command(t, "-np", "1", "-x", "COLOUR=red", "-wdir", dir, "./script", "a", ":", "-n", "2", "-x", "COLOUR", "-wdir", "/", script, "b"))
 	assert.Equal(t, 0, status, errs)
 	assert.Equal(t, []string{"0 of 3: red a " + real, "1 of 3: b /", "2 of 3: b /"}, sortedLines(out))
+}
+
+// A PE's directory is in PWD too, by which shells and compilers go.
+func TestTheDirectoryOfAPE(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
+	cmd := command(t, "-n", "1", "--wdir", "d", "printenv", "PWD")
+	cmd.Dir = dir
+	status, out, errs := result(t, cmd)
+	assert.Equal(t, 0, status, errs)
+	assert.Equal(t, dir+"/d\n", out)
+	status, out, errs = result(t, command(t, "-n", "1", "--wdir", dir+"/none", "/bin/true"))
+	assert.Equal(t, statusNotFound, status)
+	assert.Empty(t, out)
+	assert.Equal(t, "shmemrun: --wdir "+dir+"/none: no such file or directory\n", errs)
 }
 
 func TestOutputToFiles(t *testing.T) {

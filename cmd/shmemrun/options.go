@@ -81,9 +81,19 @@ type program struct {
 	path    string   // set by find
 }
 
-// find finds the program's file.
+// find finds the program's file, and the directory in which it runs, which PWD names too.
 func (p *program) find() error {
 	name := p.command[0]
+	if p.dir != "" {
+		dir, err := filepath.Abs(p.dir)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(dir + "/."); err != nil {
+			return fmt.Errorf("--wdir %s: %w", p.dir, errors.Unwrap(err))
+		}
+		p.dir, p.env = dir, slices.Insert(p.env, 0, "PWD="+dir)
+	}
 	if p.dir != "" && strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		name = filepath.Join(p.dir, name)
 	}

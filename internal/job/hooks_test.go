@@ -2,11 +2,15 @@ package job
 
 import (
 	"context"
+	"io"
+	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
@@ -88,6 +92,38 @@ func TestTheEndOfAPEIsReported(t *testing.T) {
 			wg.Wait()
 		})
 	}
+}
+
+// A PE that noticed a failure while it joined has said that it needs no other PE any more, and does not take that back.
+func TestAPEThatHasNoticedAFailureDoesNotSayThatItHasJoined(t *testing.T) {
+	reads, writes, err := os.Pipe()
+	require.NoError(t, err)
+	defer reads.Close()
+	launcher, err := launch.Find(func(name string) string {
+		return map[string]string{"SHMEM_PE": "1", "SHMEM_NPES": "2", "SHMEM_JOB": "late", launch.EnvReport: strconv.Itoa(int(writes.Fd()))}[name]
+	})
+	require.NoError(t, err)
+	var all [2]*World
+	var wg sync.WaitGroup
+	for pe, l := range []*launch.Job{{PE: 0, N: 2}, launcher} {
+		wg.Go(func() {
+			w, err := open(context.Background(), options{Options: Options{Given: true, PE: pe, N: 2, Job: "late", Fabric: "mem:late", Heap: 1 << 20}, launcher: l})
+			if err != nil {
+				t.Error(err)
+			}
+			all[pe] = w
+		})
+	}
+	wg.Wait()
+	all[0].abandon()
+	require.Eventually(t, func() bool { return all[1].Err() != nil }, time.Minute, time.Millisecond)
+	all[1].reportJoined()
+	require.Error(t, all[1].Close(context.Background()))
+	require.NoError(t, writes.Close())
+	reports, err := io.ReadAll(reads)
+	require.NoError(t, err)
+	require.Contains(t, string(reports), string(launch.Left))
+	require.NotContains(t, string(reports), string(launch.Joined))
 }
 
 // A program's own store wakes no wait. With Recheck it is seen all the same.

@@ -40,8 +40,17 @@ func Open(ctx context.Context, given Options) (*World, error) {
 		// it for a failure, as it should.
 		return nil, fmt.Errorf("shmem: open PE %d of %d: %w", o.PE, o.N, err)
 	}
-	o.launcher.Report(launch.Joined)
+	w.reportJoined()
 	return w, nil
+}
+
+// reportJoined tells the launcher that this PE has joined, unless it has said already that another one has failed.
+func (w *World) reportJoined() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Err() == nil {
+		w.opts.launcher.Report(launch.Joined)
+	}
 }
 
 // launched sets what the launcher says, unless that is given.

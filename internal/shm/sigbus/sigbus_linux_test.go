@@ -88,7 +88,7 @@ func TestOthersSignals(t *testing.T) {
 		select {}
 	}
 	c := exec.Command("/proc/self/exe", "-test.run=^TestOthersSignals$")
-	c.Env = append(os.Environ(), "SIGBUS_DIE=1")
+	c.Env = append(os.Environ(), "SIGBUS_DIE=1", "TMPDIR="+t.TempDir()) // where it leaves its own
 	out, err := c.CombinedOutput()
 	if errors.Is(err, unix.ENOEXEC) {
 		t.Skip("an emulated program can start no other")
