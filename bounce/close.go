@@ -9,20 +9,24 @@ import (
 func (c *Pair) Closed() bool { return c.state.closed() }
 
 // CloseWrite ends the direction to the peer, which reads io.EOF after what was
-// written. A Write that waits fails with EPIPE.
+// written. A Write that waits fails with EPIPE. If Close begins meanwhile, as by the owner of that
+// Write, it ends the direction, and CloseWrite returns nil.
 func (c *Pair) CloseWrite() error {
 	if c.Closed() {
 		return ErrClosed
 	}
 	err := c.state.connected()
 	c.w.waiter.interrupt(stopShut)
+	if c.Closed() {
+		return nil
+	}
 	if err != nil || c.state.leaveTo(leaseWrite) {
 		return err
 	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	if c.Closed() {
-		return ErrClosed
+		return nil
 	}
 	c.sendFIN(true)
 	c.afterShut()
@@ -37,6 +41,9 @@ func (c *Pair) CloseRead() error {
 	}
 	err := c.state.connected()
 	c.r.waiter.interrupt(stopShut)
+	if c.Closed() {
+		return nil
+	}
 	if err == nil {
 		c.afterShut()
 	}

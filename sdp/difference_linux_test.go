@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -434,6 +435,95 @@ func TestWriteThatWaitsEndsAsTCPs(t *testing.T) {
 					w.ours[x].Close()
 				}
 			})
+		}
+	})
+}
+
+// The owner of a Write closes the connection when that fails, as it does since another goroutine has called CloseWrite.
+func TestCloseWriteMeetsClose(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		for range 100 {
+			w := twin(t, ln, func() (a, b net.Conn, stop func(), err error) { return pipe(f) })
+			outcomes := func(ends [2]socket) []outcome {
+				owner := make(chan []outcome, 1)
+				go func() {
+					failed := write(make([]byte, 64<<20))(ends[0])
+					failed.n = 0
+					owner <- []outcome{failed, does(socket.Close)(ends[0])}
+				}()
+				_, err := io.ReadFull(ends[1], make([]byte, 1)) // the Write has begun
+				require.NoError(t, err)
+				shut := does(socket.CloseWrite)(ends[0])
+				return append(<-owner, shut, does(socket.CloseWrite)(ends[0]), does(socket.CloseRead)(ends[0]))
+			}
+			require.Equal(t, outcomes(w.tcp), outcomes(w.ours))
+			w.tcp[1].Close()
+			w.ours[1].Close()
+		}
+	})
+}
+
+// mayEnd returns the errors with which TCP may end a call beside another one on the same connection.
+func mayEnd(call, beside string) []error {
+	may := []error{nil}
+	closes := map[string]bool{"Close": true, "abort": true}
+	if closes[beside] {
+		may = append(may, net.ErrClosed)
+	}
+	switch [2]string{call, beside} {
+	case [2]string{"Read", "SetDeadline"}, [2]string{"Write", "SetDeadline"}:
+		may = append(may, os.ErrDeadlineExceeded)
+	case [2]string{"Read", "CloseRead"}:
+		may = append(may, io.EOF)
+	case [2]string{"Write", "CloseWrite"}:
+		may = append(may, syscall.EPIPE)
+	case [2]string{"CloseWrite", "CloseWrite"}, [2]string{"CloseRead", "CloseWrite"}: // the other end may have closed in answer
+		may = append(may, syscall.ENOTCONN)
+	}
+	return may
+}
+
+// Any two calls may be made on a connection at once.
+func TestCallsAtOnceEndAsTCPsMay(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	calls := map[string]func(socket) outcome{
+		"Read": read(1), "Write": write(make([]byte, 1<<20)), "CloseRead": does(socket.CloseRead), "CloseWrite": does(socket.CloseWrite),
+		"SetDeadline": does(func(c socket) error { return c.SetDeadline(time.Unix(1, 0)) }),
+		"Close":       does(socket.Close), "abort": does(func(c socket) error { return errors.Join(c.SetLinger(0), c.Close()) }),
+	}
+	// beside makes two calls at once on the first end. The other end has sent something, and reads all.
+	beside := func(t *testing.T, ends [2]socket, first, second string) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer ends[0].Close()
+		_, err := ends[1].Write([]byte("two"))
+		require.NoError(t, err)
+		all.Go(func() { _, _ = io.Copy(io.Discard, ends[1]); ends[1].Close() })
+		got, begin := make(chan outcome, 1), make(chan struct{})
+		go func() { <-begin; got <- calls[second](ends[0]) }()
+		close(begin)
+		o := calls[first](ends[0])
+		require.Contains(t, mayEnd(first, second), o.cause, "%s beside %s", first, second)
+		o = <-got
+		require.Contains(t, mayEnd(second, first), o.cause, "%s beside %s", second, first)
+	}
+	onFabrics(t, func(t *testing.T, f *Fabric) {
+		for first := range calls {
+			for second := range calls {
+				if first > second {
+					continue
+				}
+				for range 10 {
+					w := twin(t, ln, func() (a, b net.Conn, stop func(), err error) { return pipe(f) })
+					beside(t, w.tcp, first, second)
+					beside(t, w.ours, first, second)
+				}
+			}
 		}
 	})
 }
