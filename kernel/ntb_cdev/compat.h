@@ -5,6 +5,8 @@
 
 #include <linux/eventfd.h>
 #include <linux/mm.h>
+#include <linux/ntb.h>
+#include <linux/pci.h>
 #include <linux/version.h>
 
 static inline void signal_eventfd(struct eventfd_ctx *ctx)
@@ -25,6 +27,13 @@ static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {
 	vma->vm_flags &= ~flags;
+}
+#endif
+
+#ifndef HAVE_NTB_GET_DMA_DEV /* see Kbuild */
+static inline struct device *ntb_get_dma_dev(struct ntb_dev *ntb)
+{
+	return &ntb->pdev->dev;
 }
 #endif
 
