@@ -140,7 +140,13 @@ func (s *session) keepAlive() {
 			}
 			s.look() // the interrupt of a doorbell may have been lost
 		}
-		if s.page.Ended() || s.peerGone() || s.lost() || s.lostView() {
+		// A peer that stores to the mark, which is this side's alone, ends the session too: Gone is true for ever.
+		ended := s.page.Ended() || s.peerGone() || s.lost() || s.lostView()
+		if !ended && s.gone() {
+			slog.Warn("ntbfixed: the peer has stored where only this side does, and the session ends", "backend", s.caps.Backend)
+			ended = true
+		}
+		if ended {
 			s.takeDown()
 			return
 		}

@@ -249,3 +249,32 @@ func TestAFileIsCutWhileASessionEnds(t *testing.T) {
 		require.NoError(t, x.Close())
 	}
 }
+
+// Whatever a peer stores into a word of the header page, the session goes on, or ends, and another one begins. What it
+// does not is to stay up while its memory counts as gone.
+func TestNoWordOfTheHeaderPageStallsALink(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	for _, end := range []ntb.Attachment{a, b} {
+		config := &end.(*attachment).config
+		config.Revocable, config.Zeros = true, true
+	}
+	raw, err := mapMemory(b.(*attachment).config.Own)
+	require.NoError(t, err)
+	defer raw.unmap()
+	page := ntb.MappedWindow(raw.mem, ntb.Cacheable)
+	for off := 0; off <= markAt; off += 8 {
+		for _, word := range []uint64{0, ^uint64(0), 1 << (off % 64), 0x9e3779b97f4a7c15 * uint64(off+1)} {
+			x, y := open(t, a, b)
+			rung := make(chan error, 1)
+			go func() { rung <- y.WaitDoorbell(1) }()
+			page.Publish64(off, word)
+			x.RingDoorbell(1)
+			require.Eventually(t, func() bool { return !y.LinkUp() || len(rung) == 1 && !y.(*session).Gone() },
+				30*time.Second, time.Millisecond, "%#x at %d", word, off)
+			require.NoError(t, x.Close())
+			require.NoError(t, y.Close())
+			<-rung
+		}
+	}
+}
