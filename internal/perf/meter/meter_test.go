@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 func TestMain(m *testing.M) { fabrictest.Main(m) }
@@ -25,10 +27,14 @@ func TestMain(m *testing.M) { fabrictest.Main(m) }
 // serving returns a target at which a server of this process listens.
 func serving(t *testing.T, transport string) Target {
 	t.Helper()
+	return servingBy(t, transport, &Server{})
+}
+
+func servingBy(t *testing.T, transport string, s *Server) Target {
+	t.Helper()
 	address := map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[transport]
 	ln, err := Listen(t.Context(), transport, address)
 	require.NoError(t, err)
-	s := &Server{}
 	done := make(chan error, 1)
 	ctx, end := context.WithCancel(context.Background())
 	go func() { done <- s.Serve(ctx, ln) }()
@@ -130,6 +136,68 @@ func TestAnInterruptEndsARunWithWhatWasMeasured(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A sender at a rate keeps to it until the end, where its pause ends before it is to stop.
+func TestARateHoldsToTheEnd(t *testing.T) {
+	each(t, func(t *testing.T, to Target) {
+		r, err := Run(t.Context(), to, Params{Test: Bandwidth, Streams: 1, Size: 1000, Rate: 8e6, Time: 300 * time.Millisecond}, Observer{})
+		require.NoError(t, err)
+		sent := r.Here.Streams[0]
+		require.Less(t, float64(sent.Bytes), 1.1e6*sent.Took.Seconds()+2000)
+	})
+}
+
+// What is omitted is marked, and times begin anew behind it. A server says by which transport a client came.
+func TestIntervalsOfAServer(t *testing.T) {
+	for _, transport := range Transports {
+		var all []Interval
+		by, ended := "", make(chan struct{})
+		o := Observer{
+			Every:     50 * time.Millisecond,
+			Connected: func(r *Result) { by = r.Transport },
+			Interval:  func(_ *Result, in Interval) { all = append(all, in) },
+			Ended:     func(*Result, error) { close(ended) },
+		}
+		to := servingBy(t, transport, &Server{Observe: func() Observer { return o }})
+		p := Params{Test: Bandwidth, Streams: 1, Size: 1000, Omit: 150 * time.Millisecond, Time: 150 * time.Millisecond}
+		_, err := Run(t.Context(), to, p, Observer{})
+		require.NoError(t, err)
+		<-ended
+		require.Equal(t, transport, by)
+		first := slices.IndexFunc(all, func(in Interval) bool { return !in.Omitted })
+		require.Positive(t, first)
+		for i, in := range all {
+			require.Equal(t, i < first, in.Omitted)
+			if in.Omitted {
+				require.Less(t, in.Start, p.Omit)
+			} else if i > first {
+				require.Equal(t, all[i-1].End, in.Start)
+			}
+		}
+		require.Equal(t, max(all[first-1].End-p.Omit, 0), all[first].Start, "since the measurement began")
+	}
+}
+
+// A server of both networks says by which of them a client came.
+func TestAServerOfBothNetworksKnowsItsClients(t *testing.T) {
+	ln, err := sdp.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	by := make(chan string, 2)
+	s := &Server{Observe: func() Observer { return Observer{Connected: func(r *Result) { by <- r.Transport }} }}
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	for _, transport := range []string{"sdp", "tcp"} {
+		to := Target{Transport: transport, Address: net.JoinHostPort("localhost", port), Timeout: time.Minute}
+		_, err := Run(t.Context(), to, Params{Test: Bandwidth, Streams: 1, Size: 1, Bytes: 1}, Observer{})
+		require.NoError(t, err)
+		require.Equal(t, transport, <-by)
+	}
+	end()
+	require.NoError(t, <-done)
 }
 
 // A proxy that changes one byte is found out, whatever the direction.

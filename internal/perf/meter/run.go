@@ -49,7 +49,8 @@ type Side struct {
 	Sent Times `json:"sent"`
 }
 
-// Interval is what one side did in a part of a run.
+// Interval is what one side did in a part of a run. Times are since the run began while what is done is omitted, and then
+// since the measurement began.
 type Interval struct {
 	Start, End time.Duration
 	Omitted    bool
@@ -111,8 +112,11 @@ func newRun(p Params, client bool) *run {
 		p.Size = 1
 	}
 	r := &run{p: p, client: client}
-	r.stopped, r.stop = context.WithCancelCause(context.Background())
-	context.AfterFunc(r.stopped, func() { r.halt.Store(true) })
+	stopped, cancel := context.WithCancelCause(context.Background())
+	r.stopped, r.stop = stopped, func(cause error) {
+		r.halt.Store(true) // first: a sender whose pause ends by this must not send any more
+		cancel(cause)
+	}
 	r.answers.over, r.answers.end = context.WithCancel(context.Background())
 	r.ones = sync.OnceValue(func() []byte { return bytes.Repeat([]byte{1}, p.Size) }) // pages that were never written are all the same one
 	r.left.Store(int64(min(p.Bytes, 1<<62)))
@@ -314,7 +318,10 @@ func (r *run) watch(ctx context.Context, o Observer, to *Result) {
 			return
 		}
 		all := r.counts()
-		in := Interval{Start: last, End: now, Omitted: now <= r.p.Omit}
+		in := Interval{Start: last, End: now, Omitted: (last+now)/2 < r.p.Omit}
+		if !in.Omitted {
+			in.Start, in.End = max(last-r.p.Omit, 0), now-r.p.Omit
+		}
 		for i, s := range all {
 			s.Bytes -= before[i].Bytes
 			s.Ops, s.Took = s.Bytes/uint64(r.p.Size), now-last

@@ -221,7 +221,7 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, greet
 	if s.Observe != nil && p.Test != verifying {
 		o = s.Observe()
 	}
-	res := newResult(p, c)
+	res := newResult(p, c.Conn)
 	if o.Connected != nil {
 		o.Connected(res)
 	}
