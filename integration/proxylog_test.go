@@ -204,6 +204,11 @@ func TestOperatorsAreServed(t *testing.T) {
 	status := command(t, programs+"/sdp-proxy", "status", address)
 	require.Regexp(t, `(?m)^unix://`+dir+`/s +`+target+` +1 +4096 +1 +0 +0 +0 `, status)
 	require.Regexp(t, `(?m)^uid=\d+ +unix://`+dir+`/s +`+target, status)
+	require.NotContains(t, status, "(down)")
+	for range 2 {
+		wantRefused(t, "tcp", strings.TrimPrefix(p.listening[0], "tcp://"))
+	}
+	require.Contains(t, command(t, programs+"/sdp-proxy", "status", address), " sdp://localhost:1 (down) ")
 	refused(t, "status: no proxy answers at unix:"+dir+"/none: ", []string{"status", "unix:" + dir + "/none"})
 
 	p.signal(syscall.SIGTERM)

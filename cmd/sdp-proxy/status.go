@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -59,7 +60,13 @@ func printStatus(stdout io.Writer, s proxy.Status) error {
 		if m.MaxConnections > 0 {
 			limit = fmt.Sprint(m.MaxConnections)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", m.Map, strings.Join(m.Targets, ","), m.Open, limit, m.Total, m.Refused, m.Failed, m.Aborted,
+		targets := slices.Clone(m.Targets)
+		for i, t := range targets {
+			if slices.Contains(m.Down, t) {
+				targets[i] += " (down)"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", m.Map, strings.Join(targets, ","), m.Open, limit, m.Total, m.Refused, m.Failed, m.Aborted,
 			m.ToTarget, m.FromTarget)
 	}
 	fmt.Fprintln(w, "\nCLIENT\tMAP\tTARGET\tSECONDS\tTO TARGET\tFROM TARGET")

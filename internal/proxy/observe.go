@@ -21,6 +21,7 @@ type Status struct {
 type MapStatus struct {
 	Map            string       `json:"map"` // where it listens
 	Targets        []string     `json:"targets"`
+	Down           []string     `json:"down"`            // those of the targets that are tried last
 	MaxConnections int          `json:"max_connections"` // 0 for no limit
 	Open           int          `json:"open"`
 	Total          int64        `json:"total"`
@@ -47,8 +48,13 @@ type Connection struct {
 func (f *Forwarder) status() MapStatus {
 	s, m := f.Stats(), f.serves()
 	all := MapStatus{Map: f.addr.String(), Targets: m.TargetNames(), MaxConnections: m.MaxConnections, Open: s.Open, Total: s.Total, Refused: s.Refused, Failed: s.Failed,
-		Aborted: s.Aborted, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}}
+		Aborted: s.Aborted, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}, Down: []string{}}
 	f.mu.Lock()
+	for _, t := range m.Targets {
+		if f.isDown(m, t) {
+			all.Down = append(all.Down, t.String())
+		}
+	}
 	var open []*relay
 	for r := range f.relays {
 		open = append(open, r)
