@@ -73,7 +73,9 @@ type Pool struct {
 	blocks      *blocks            // guarded by mu
 	pairs       map[*Pair]struct{} // pairs that hold memory; guarded by mu
 	madeRoom    time.Time          // when makeRoom last looked; guarded by mu
-	retained    int                // freed memory that was not returned to the system; guarded by mu
+	retained    int                // freed memory of small queues that was not returned to the system; guarded by mu
+	warm        warm               // that of large ones; guarded by mu
+	coolEvery   time.Duration      // tests make it shorter before they begin
 	shrinker    *time.Timer        // calls shrink; guarded by mu
 	shrinking   bool               // shrinker is set; guarded by mu
 	shrinkEvery time.Duration      // tests make it shorter before they begin
@@ -105,8 +107,9 @@ func NewPool(p *link.Peer, o Options) *Pool {
 		blocks: newBlocks(controlSize*p.Slots(), scratchOf(len(p.Local()))),
 		pairs:  map[*Pair]struct{}{},
 
-		shrinkEvery: shrinkEvery,
+		shrinkEvery: shrinkEvery, coolEvery: coolEvery,
 	}
+	pool.warm = newWarm(pool.blocks.total)
 	if p.Caps().DMAChannels > 0 {
 		pool.crossover = measureCrossover(p)
 		pool.dmaThreshold = o.DMAThreshold
@@ -191,6 +194,7 @@ func (p *Pool) alloc(size, old int) (queue, bool) {
 		return queue{}, false
 	}
 	p.retained = max(0, p.retained-size)
+	p.warm.take(off-p.blocks.base, size)
 	if old > 0 {
 		p.growing()
 	}
@@ -199,8 +203,8 @@ func (p *Pool) alloc(size, old int) (queue, bool) {
 	return q, true
 }
 
-// How much freed memory is kept for the next connection rather than returned to the
-// system, and the smallest block that is always returned.
+// How much freed memory of small queues is kept for the next connection rather than returned to the
+// system, and the smallest block of which that is said by warm.
 const (
 	maxRetained = 1 << 20
 	bigBlock    = 64 << 10
@@ -215,9 +219,11 @@ func (p *Pool) release(q queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := p.blocks.release(q.off, len(q.mem))
+	p.cooling()
 	switch {
 	case len(q.mem) < bigBlock && p.retained < maxRetained:
 		p.retained += len(q.mem)
+	case len(q.mem) >= bigBlock && p.warm.put(q.off-p.blocks.base, len(q.mem)):
 	case free >= page:
 		p.peer.Reclaim(q.off&^(page-1), max(len(q.mem), page))
 	}
@@ -235,6 +241,9 @@ func (p *Pool) Down() {
 	p.down = true
 	if p.shrinker != nil {
 		p.shrinker.Stop()
+	}
+	if p.warm.timer != nil {
+		p.warm.timer.Stop()
 	}
 	pairs := p.all()
 	p.mu.Unlock()

@@ -58,6 +58,7 @@ func playDumper(p *self) error {
 			return err
 		}
 		go func() {
+			defer c.Close()
 			buf := make([]byte, 64<<10)
 			for {
 				n, err := c.Read(buf)
