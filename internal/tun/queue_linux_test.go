@@ -18,14 +18,28 @@ type wire struct {
 	wait map[byte]time.Duration // the longest, likewise
 }
 
+// newWire returns a wire on which a flow of UDP, one of TCP and a ping, 1 to 3, do not share a bucket by chance.
 func newWire(limit int, rate float64) *wire {
-	return &wire{q: NewQueue(limit), rate: rate, took: map[byte]int{}, wait: map[byte]time.Duration{}}
+	w := &wire{rate: rate, took: map[byte]int{}, wait: map[byte]time.Duration{}}
+	for all := map[*flow]bool{}; len(all) < 3; {
+		w.q = NewQueue(limit)
+		all = map[*flow]bool{
+			w.q.bucket(packetOf(1, protocolUDP, 84)): true, w.q.bucket(packetOf(2, protocolTCP, 84)): true, w.q.bucket(packetOf(3, 1, 84)): true,
+		}
+	}
+	return w
+}
+
+// packetOf returns the frame of a packet of a flow, of a length.
+func packetOf(flow byte, protocol byte, n int) []byte {
+	b := frameOf(virtio(0, 0, 0, 0, 0), ipPacket("10.77.0.1", "10.77.0.2", protocol, uint16(flow), 80, max(n-40, 0)))
+	b[len(b)-1] = flow
+	return b
 }
 
 // put queues a packet of a flow, of a length.
 func (w *wire) put(flow byte, protocol byte, n int) {
-	b := frameOf(virtio(0, 0, 0, 0, 0), ipPacket("10.77.0.1", "10.77.0.2", protocol, uint16(flow), 80, max(n-40, 0)))
-	b[len(b)-1] = flow
+	b := packetOf(flow, protocol, n)
 	e := w.q.buffer(len(b))
 	e.b = e.b[:copy(e.b, b)]
 	w.q.push(e, w.now)
