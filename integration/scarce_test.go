@@ -59,6 +59,10 @@ func TestStatsCountProcessorsTaken(t *testing.T) {
 	require.NoError(t, err)
 	defer ln.Close()
 	client := startPeer(t, "taken", []string{ln.Addr().String()})
+	go func() {
+		<-client.exited
+		ln.Close() // or Accept would wait for a client that could not dial
+	}()
 	c, err := ln.Accept()
 	require.NoError(t, err)
 	defer c.Close()
