@@ -40,7 +40,7 @@ func TestClientsOfMetricsStopNothing(t *testing.T) {
 			var all []net.Conn
 			for i := range clients {
 				c, err := net.Dial(network, address)
-				if err != nil { // the queue of those that are not accepted is full
+				if err != nil { // the backlog is full
 					require.Greater(t, i, 16)
 					break
 				}
