@@ -17,7 +17,8 @@ import (
 const mpiAgent = `#!/bin/sh
 host=$1
 shift
-exec nsenter --net="$(cat "$(dirname "$0")/$host")" unshare --uts sh -c "hostname node-$host && $*"
+dir=$(dirname "$0")
+exec nsenter --net="$(cat "$dir/$host")" unshare --uts sh -c "hostname node-$host && export TMPDIR=$dir/tmp-$host && $*"
 `
 
 // Processes of MPI in three nodes have only TCP.
@@ -31,6 +32,7 @@ func TestTunMPI(t *testing.T) {
 	for _, n := range nodes {
 		host := fmt.Sprintf("10.77.0.%d", n.number)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, host), []byte(n.namespace()), 0o600))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "tmp-"+host), 0o700)) // they would make the same directories at once
 		hosts += "," + host
 	}
 	agent := filepath.Join(dir, "agent")
