@@ -30,6 +30,7 @@ func function(i int) string { return fmt.Sprintf("0000:00:%02x.0", 3+i) }
 type vmSystem struct {
 	qemu, kernel, initrd string
 	iommu                string              // a device of QEMU's, or ""
+	processors           int                 // 0 is 1
 	variables            []string            // NAME=value, for all processes of the machine
 	modules              []string            // to load in this order, with parameters behind commas
 	devices              []string            // further devices of QEMU's
@@ -187,7 +188,7 @@ func (v *vm) addModels(t *testing.T, args []string, files []*os.File, before int
 func (s vmSystem) startVM(t *testing.T, memories []string, play ...string) *vm {
 	t.Helper()
 	v := &vm{console: filepath.Join(t.TempDir(), "console"), started: time.Now()}
-	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", "1", "-m", fmt.Sprint(vmMemory),
+	args := []string{s.qemu, "-machine", "q35,accel=tcg", "-cpu", "qemu64", "-smp", fmt.Sprint(max(1, s.processors)), "-m", fmt.Sprint(vmMemory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + v.console, "-serial", "stdio",
 		"-kernel", s.kernel, "-initrd", s.initrd}

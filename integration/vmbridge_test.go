@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/icelake"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
 	"github.com/stretchr/testify/require"
 )
@@ -32,6 +33,7 @@ type bridged struct {
 	t      *testing.T // of all parts
 	kind   bridgeKind
 	bridge pcimodel.Bridge
+	iommu  [2]bool // of the machines
 	system vmSystem
 	sides  [2]*side
 }
@@ -58,10 +60,16 @@ func bridgeSystem(t *testing.T, kind bridgeKind, files map[string]string) vmSyst
 // openBridge starts two machines, in which no process has the bridge yet.
 func openBridge(t *testing.T, kind bridgeKind) *bridged {
 	t.Helper()
-	wantVM(t)
-	b := &bridged{t: t, kind: kind, bridge: kind.make(), system: bridgeSystem(t, kind, nil)}
-	b.system.variables = []string{"SDP_FABRIC=ntb"}
+	b := prepareBridge(t, kind)
 	b.boot(0, 1)
+	return b
+}
+
+func prepareBridge(t *testing.T, kind bridgeKind) *bridged {
+	t.Helper()
+	wantVM(t)
+	b := &bridged{t: t, kind: kind, bridge: kind.make(), iommu: [2]bool{kind.iommu}, system: bridgeSystem(t, kind, nil)}
+	b.system.variables = []string{"SDP_FABRIC=ntb"}
 	return b
 }
 
@@ -81,12 +89,12 @@ func (b *bridged) boot(sides ...int) {
 	}
 }
 
-// startSide starts the machine at a side. That of side 0 may have an IOMMU.
+// startSide starts the machine at a side.
 func (b *bridged) startSide(i int) *vm {
 	b.t.Helper()
 	s := b.system
 	s.models = []pcimodel.Function{b.bridge.Functions()[i]}
-	if i == 0 && b.kind.iommu {
+	if b.iommu[i] {
 		s.iommu = "intel-iommu,intremap=off"
 	}
 	b.sides[i] = &side{vm: s.startVM(b.t, nil, "operator")}
@@ -365,6 +373,40 @@ func TestVMBridge(t *testing.T) {
 	}
 }
 
+// Windows may be larger than any piece of memory of a machine. Behind an IOMMU that does not matter. Without one
+// the hosts do not link, and each says why.
+func TestVMWindows(t *testing.T) {
+	kind := bridgeKinds[0]
+	kind.make = func() pcimodel.Bridge { return icelake.New(64<<20, 64<<20) }
+	t.Run("IOMMU", func(t *testing.T) {
+		kind := kind
+		kind.iommu = true
+		b := prepareBridge(t, kind)
+		b.iommu[1] = true
+		b.boot(0, 1)
+		b.join()
+		b.converse()
+		b.get(1 << 20)
+		b.leave()
+	})
+	t.Run("one without", func(t *testing.T) {
+		kind := kind
+		kind.iommu = true
+		b := prepareBridge(t, kind)
+		b.boot(0, 1)
+		for i, want := range []string{
+			"the other host has no window: its log says what helps",
+			"windows want memory aligned to 65536 KiB, which there is not: boot with an IOMMU or cma=128M, or have the firmware make BARs of at most 4096 KiB",
+		} {
+			s := b.sides[i]
+			until(t, want, func() bool { return strings.Contains(s.must("log"), want) })
+			found := s.must("examine")
+			require.Contains(t, found, []string{"the other host has no window", "no memory of this host fits a window"}[i])
+			require.Equal(t, 1, strings.Count(s.must("log"), "window: its log")+strings.Count(s.must("log"), "windows want memory"))
+		}
+	})
+}
+
 // kernelLogSize has the kernel keep all that it says during a test, which fails by what it complains of.
 const kernelLogSize = "log_buf_len=32M"
 
@@ -402,6 +444,7 @@ func TestVMSoftBridge(t *testing.T) {
 		"modules/ntb_softpair.ko": moduleForVM(t, "ntb_softpair"),
 	})
 	s.devices = []string{"pci-testdev,addr=3", "pci-testdev,addr=4"}
+	s.processors = 2
 	s.variables = []string{"slub_debug=FZPU", kernelLogSize, "NTBNET_BRIDGES=" + function(0) + ";" + function(1)}
 	for _, v := range []string{"NTBNET_STEPS", "NTBNET_SEED"} {
 		s.variables = append(s.variables, v+"="+os.Getenv(v))

@@ -27,6 +27,9 @@
  * to the open file. This side's memory stays, with what has arrived, until the bridge is
  * removed, and then reads as zeros, from another page.
  *
+ * Who opens the file begins anew too, and this side's memory is cleared once the peer
+ * has answered that: stores that were meant for the holder before have ended then.
+ *
  * Lock order: mmap_lock, ntb_cdev.lock, i_mmap_rwsem.
  */
 
@@ -37,18 +40,22 @@
 #include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/kref.h>
+#include <linux/lockdep.h>
 #include <linux/log2.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/notifier.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
 #include <linux/pid.h>
 #include <linux/random.h>
+#include <linux/reboot.h>
 #include <linux/rwsem.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/suspend.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
 
@@ -90,18 +97,28 @@ enum { WORD_MAGIC, WORD_GENERATION, WORD_GRANT, WORD_SEEN, WORDS };
 #define FIRST_PAUSE		msecs_to_jiffies(10)
 #define LAST_PAUSE		HZ
 
+/* Memory for the peer's stores: a part of a block, whose bus address is aligned as was asked. */
+struct ntb_cdev_memory {
+	void *block;
+	dma_addr_t block_dma;
+	size_t block_size;
+	void *at;
+	dma_addr_t dma;
+	size_t size;
+	unsigned long *pfns;
+};
+
 struct ntb_cdev {
 	struct kref ref;	/* the driver's, and one of each open file */
 	struct ntb_dev *ntb;	/* not used once gone is set */
 	struct miscdevice misc;
 	char name[32];		/* of misc */
 
-	/* This side's memory: does not change between probe and remove. */
-	void *memory;
-	dma_addr_t memory_dma;
-	size_t memory_size;
-	unsigned long *memory_pfns;
+	/* This side's memory: the work may take another before the link was ever ready. */
+	struct ntb_cdev_memory memory;
 	bool memory_coherent;
+
+	struct notifier_block reboot, sleep;
 
 	/* Doorbells: do not change. */
 	int doorbells;		/* for processes */
@@ -129,6 +146,7 @@ struct ntb_cdev {
 	bool link_up;
 	u32 generation;
 	u32 peer_word;
+	u32 lacks;		/* NTB_CDEV_INFO_NO_WINDOW and _PEER_NO_WINDOW */
 	u32 node;
 	phys_addr_t peer_base;
 	size_t peer_size;
@@ -136,7 +154,7 @@ struct ntb_cdev {
 	struct address_space *mapping;	/* of the open file, NULL if there is none */
 	struct page *dummy;		/* its two pages, for this side's memory and the peer's */
 	struct pid *holder;
-	bool cleared;		/* nothing for a holder before can be in memory */
+	bool cleared;		/* nothing of those before the holder can be in memory */
 
 	spinlock_t event_lock;	/* guards events */
 	struct eventfd_ctx *events[1 + MAX_DOORBELLS];
@@ -208,8 +226,9 @@ static void ntb_cdev_clear(struct ntb_cdev *d)
 {
 	size_t at;
 
-	for (at = 0; at < d->memory_size; at += SZ_1M) {
-		memset(d->memory + at, 0, min_t(size_t, d->memory_size - at, SZ_1M));
+	lockdep_assert_held_write(&d->lock);
+	for (at = 0; at < d->memory.size; at += SZ_1M) {
+		memset(d->memory.at + at, 0, min_t(size_t, d->memory.size - at, SZ_1M));
 		cond_resched();
 	}
 }
@@ -219,6 +238,7 @@ static void ntb_cdev_clear(struct ntb_cdev *d)
 /* Empties mappings from an offset on. The caller holds the lock for writing. */
 static void ntb_cdev_zap(struct ntb_cdev *d, loff_t from)
 {
+	lockdep_assert_held_write(&d->lock);
 	d->ready = false;
 	if (d->mapping)
 		unmap_mapping_range(d->mapping, from, 0, 1);
@@ -245,7 +265,7 @@ static void ntb_cdev_publish(struct ntb_cdev *d, bool news)
 {
 	struct ntb_dev *ntb = d->ntb;
 	u32 grant = FIELD_PREP(GRANT_PAGES, d->granted / NTB_CDEV_PAGE) |
-		    FIELD_PREP(GRANT_WINDOW, d->window) |
+		    FIELD_PREP(GRANT_WINDOW, max(d->window, 0)) |
 		    FIELD_PREP(GRANT_NODE, d->said_node);
 
 	if (news)
@@ -274,39 +294,126 @@ static bool ntb_cdev_read_words(struct ntb_cdev *d, u32 words[WORDS])
 	return true;
 }
 
-/* Has the hardware translate one window to this side's memory. */
-static int ntb_cdev_translate(struct ntb_cdev *d)
+static void ntb_cdev_free_memory(struct ntb_cdev *d, struct ntb_cdev_memory *m)
+{
+	kvfree(m->pfns);
+	dma_free_coherent(ntb_get_dma_dev(d->ntb), m->block_size, m->block, m->block_dma);
+}
+
+/*
+ * Allocates memory. What comes from an IOMMU or as pages is aligned to its size, and what is
+ * of CMA may not be, so there it is a part of more.
+ */
+static int ntb_cdev_alloc_memory(struct ntb_cdev *d, struct ntb_cdev_memory *m, size_t size,
+				 size_t align)
+{
+	struct device *dma_dev = ntb_get_dma_dev(d->ntb);
+	int i = 0, first, pages = size / PAGE_SIZE, ret;
+	struct sg_page_iter page;
+	struct sg_table sgt;
+	size_t skip;
+
+	m->block_size = max(size, align);
+	for (;;) {
+		m->block = dma_alloc_coherent(dma_dev, m->block_size, &m->block_dma,
+					      GFP_KERNEL | __GFP_NOWARN);
+		if (!m->block)
+			return -ENOMEM;
+		skip = ALIGN(m->block_dma, align) - m->block_dma;
+		if (skip + size <= m->block_size)
+			break;
+		dma_free_coherent(dma_dev, m->block_size, m->block, m->block_dma);
+		m->block_size = size + align;
+	}
+	m->at = m->block + skip;
+	m->dma = m->block_dma + skip;
+	m->size = size;
+
+	first = skip / PAGE_SIZE;
+	m->pfns = kvmalloc_array(pages, sizeof(*m->pfns), GFP_KERNEL);
+	ret = dma_get_sgtable(dma_dev, &sgt, m->block, m->block_dma, m->block_size);
+	if (!ret) {
+		if (m->pfns)
+			for_each_sgtable_page(&sgt, &page, first)
+				if (i < pages)
+					m->pfns[i++] = page_to_pfn(sg_page_iter_page(&page));
+		sg_free_table(&sgt);
+	}
+	if (i == pages)
+		return 0;
+	ntb_cdev_free_memory(d, m);
+	return ret ?: -ENOMEM;
+}
+
+/*
+ * Finds the window that takes most of this side's memory. If none takes any, the window that
+ * would take most, were the memory aligned, has its demands in @size and @align.
+ */
+static void ntb_cdev_fit(struct ntb_cdev *d, int *window, size_t *granted, size_t *size,
+			 size_t *align)
 {
 	resource_size_t addr_align, size_align, size_max, bar;
-	size_t granted = 0, size;
 	phys_addr_t base;
-	int i, window = -1, ret;
+	size_t fits;
+	int i;
 
+	*window = -1;
+	*granted = *size = *align = 0;
 	for (i = 0; i < min(ntb_mw_count(d->ntb, PEER), 16); i++) {
 		/* The outbound window is of the same BAR, of which some drivers report all. */
 		if (ntb_mw_get_align(d->ntb, PEER, i, &addr_align, &size_align, &size_max) ||
 		    ntb_peer_mw_get_addr(d->ntb, i, &base, &bar))
 			continue;
-		size = min3((u64)d->memory_size, (u64)size_max, (u64)bar);
-		size = round_down(size, max_t(u64, size_align, PAGE_SIZE));
-		if (IS_ALIGNED(d->memory_dma, addr_align) && size > granted) {
-			window = i;
-			granted = size;
+		fits = min3((u64)buffer_size, (u64)size_max, (u64)bar);
+		fits = round_down(fits, max_t(u64, size_align, PAGE_SIZE));
+		if (fits > *size) {
+			*size = fits;
+			*align = addr_align;
+		}
+		fits = round_down(min(fits, d->memory.size), max_t(u64, size_align, PAGE_SIZE));
+		if (IS_ALIGNED(d->memory.dma, addr_align) && fits > *granted) {
+			*window = i;
+			*granted = fits;
 		}
 	}
-	if (granted < MIN_SIZE) {
-		dev_err_ratelimited(&d->ntb->dev,
-				    "no window takes %zu bytes at %pad: smaller windows may\n",
-				    d->memory_size, &d->memory_dma);
-		return -EINVAL;
+}
+
+/*
+ * Has the hardware translate one window to this side's memory. There may be no window for it,
+ * and then there is no error, and nothing is granted.
+ */
+static int ntb_cdev_translate(struct ntb_cdev *d)
+{
+	struct device *dev = &d->ntb->dev;
+	struct ntb_cdev_memory other;
+	size_t granted, size, align;
+	int window, ret;
+
+	ntb_cdev_fit(d, &window, &granted, &size, &align);
+	/* Nothing is mapped or translated before the link was ever ready. */
+	if (granted < MIN_SIZE && size >= MIN_SIZE && is_power_of_2(align) && !d->generation &&
+	    d->window < 0 && !ntb_cdev_alloc_memory(d, &other, size, align)) {
+		down_write(&d->lock);
+		swap(d->memory, other);
+		up_write(&d->lock);
+		ntb_cdev_free_memory(d, &other);
+		ntb_cdev_fit(d, &window, &granted, &size, &align);
 	}
-	if (d->window >= 0 && window != d->window)
-		ntb_mw_clear_trans(d->ntb, PEER, d->window);
+	if (granted < MIN_SIZE) {
+		if (!(d->lacks & NTB_CDEV_INFO_NO_WINDOW))
+			dev_err(dev, "windows want memory aligned to %zu KiB, which there is not: boot with an IOMMU or cma=%zuM, or have the firmware make BARs of at most %zu KiB\n",
+				align / SZ_1K, 2 * max(align, size) / SZ_1M,
+				d->memory.size / SZ_1K);
+		d->granted = 0;
+		return 0;
+	}
+	if (d->window >= 0 && window != d->window && ntb_mw_clear_trans(d->ntb, PEER, d->window))
+		d->leak = true;
 	d->window = window;
 	d->granted = granted;
-	ret = ntb_mw_set_trans(d->ntb, PEER, window, d->memory_dma, granted);
+	ret = ntb_mw_set_trans(d->ntb, PEER, window, d->memory.dma, granted);
 	if (ret)
-		dev_err_ratelimited(&d->ntb->dev, "window %d was not set up: %d\n", window, ret);
+		dev_err_ratelimited(dev, "window %d was not set up: %d\n", window, ret);
 	return ret;
 }
 
@@ -322,17 +429,13 @@ static bool ntb_cdev_combines(struct ntb_cdev *d, phys_addr_t base, resource_siz
 	}
 	if (d->wc_size)
 		return true;
-	if (!IS_ENABLED(CONFIG_X86)) {
-		/* Elsewhere such memory may be read ahead. */
-		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
-			r = &d->ntb->pdev->resource[i];
-			if (resource_type(r) == IORESOURCE_MEM &&
-			    base >= r->start && base <= r->end)
-				break;
-		}
-		if (i == PCI_STD_NUM_BARS || !(r->flags & IORESOURCE_PREFETCH))
-			return false;
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		r = &d->ntb->pdev->resource[i];
+		if (resource_type(r) == IORESOURCE_MEM && base >= r->start && base <= r->end)
+			break;
 	}
+	if (i == PCI_STD_NUM_BARS || !(r->flags & IORESOURCE_PREFETCH))
+		return false;
 	if (arch_io_reserve_memtype_wc(base, size))
 		return false;
 	d->wc_base = base;
@@ -381,14 +484,18 @@ static void ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 	node = ntb_cdev_node(d, words);
 
 	down_write(&d->lock);
+	if (atomic_read(&d->anew)) { /* the holder is another one than that these words are for */
+		up_write(&d->lock);
+		return;
+	}
 	d->peer_base = base;
 	d->peer_size = size;
 	d->peer_wc = wc;
 	d->node = node;
 	if (!++d->generation)
 		d->generation = 1;
-	/* The peer's module has ended the stores for the holder before. */
-	if (d->mapping && !d->cleared)
+	/* The peer's module has ended the stores for those before. */
+	if (!d->cleared)
 		ntb_cdev_clear(d);
 	d->cleared = true;
 	d->ready = true;
@@ -399,17 +506,23 @@ static void ntb_cdev_make_ready(struct ntb_cdev *d, const u32 words[WORDS])
 			     wc ? "write-combining" : "uncached");
 }
 
-/* Notes what the other side is, and logs it. */
-static void ntb_cdev_note_peer(struct ntb_cdev *d, u32 word)
+/* Notes what the other side is and which side has no window, and logs it. */
+static void ntb_cdev_note(struct ntb_cdev *d, u32 word, u32 lacks)
 {
+	u32 news = word ^ d->peer_word, lost = lacks & ~d->lacks;
 	struct device *dev = &d->ntb->dev;
 
-	if (word == d->peer_word)
+	if (!news && lacks == d->lacks)
 		return;
 	down_write(&d->lock);
 	d->peer_word = word;
+	d->lacks = lacks;
 	up_write(&d->lock);
 	ntb_cdev_signal(d, 0);
+	if (lost & NTB_CDEV_INFO_PEER_NO_WINDOW)
+		dev_err(dev, "the other host has no window: its log says what helps\n");
+	if (!news)
+		return;
 	if (word == NTB_CDEV_MAGIC)
 		dev_info_ratelimited(dev, "the other side has this module\n");
 	else if ((word ^ NTB_CDEV_MAGIC) < 256)
@@ -430,7 +543,7 @@ static bool ntb_cdev_look(struct ntb_cdev *d)
 {
 	bool anew = atomic_xchg(&d->anew, 0);
 	bool up = ntb_link_is_up(d->ntb, NULL, NULL) & BIT_ULL(PEER);
-	u32 words[WORDS];
+	u32 words[WORDS], lacks = 0;
 
 	if (anew || !up) {
 		ntb_cdev_unready(d, up ? "this side begins anew" : "it is down");
@@ -444,7 +557,7 @@ static bool ntb_cdev_look(struct ntb_cdev *d)
 		ntb_cdev_signal(d, 0);
 	}
 	if (!up) {
-		ntb_cdev_note_peer(d, 0);
+		ntb_cdev_note(d, 0, 0);
 		return true;
 	}
 	if (!d->own) {
@@ -459,7 +572,12 @@ static bool ntb_cdev_look(struct ntb_cdev *d)
 	}
 	if (!ntb_cdev_read_words(d, words))
 		return false;
-	ntb_cdev_note_peer(d, words[WORD_MAGIC]);
+	if (!d->granted)
+		lacks |= NTB_CDEV_INFO_NO_WINDOW;
+	if (words[WORD_MAGIC] == NTB_CDEV_MAGIC && words[WORD_GENERATION] &&
+	    !FIELD_GET(GRANT_PAGES, words[WORD_GRANT]))
+		lacks |= NTB_CDEV_INFO_PEER_NO_WINDOW;
+	ntb_cdev_note(d, words[WORD_MAGIC], lacks);
 	if (words[WORD_MAGIC] != NTB_CDEV_MAGIC || !words[WORD_GENERATION]) {
 		if (d->ready) {
 			ntb_cdev_unready(d, "the other side's module has gone");
@@ -474,16 +592,24 @@ static bool ntb_cdev_look(struct ntb_cdev *d)
 		ntb_cdev_unready(d, "the other side begins anew");
 		d->peer = words[WORD_GENERATION];
 		d->pause = FIRST_PAUSE;
+		/* Another holder there must not read what the one before has sent. */
+		down_write(&d->lock);
+		if (!d->mapping)
+			ntb_cdev_clear(d);
+		up_write(&d->lock);
 		ntb_cdev_publish(d, true);
 	} else {
 		ntb_cdev_publish(d, false);
 	}
-	if (!d->ready && words[WORD_SEEN] == d->own) {
+	if (!d->ready && !lacks && words[WORD_SEEN] == d->own) {
 		ntb_cdev_make_ready(d, words);
 		d->pause = FIRST_PAUSE;
 	}
-	/* The last words may have been lost, so a side that is ready says them some more times. */
-	return d->ready && d->pause >= LAST_PAUSE;
+	/*
+	 * The last words may have been lost, so a side that is ready says them some more times.
+	 * Without a doorbell it never hears of new ones.
+	 */
+	return d->ready && d->hello && d->pause >= LAST_PAUSE;
 }
 
 /* Ends all use of the hardware. */
@@ -503,8 +629,8 @@ static void ntb_cdev_end(struct ntb_cdev *d)
 	ntb_link_disable(ntb);
 	if (d->window >= 0) {
 		ret = ntb_mw_clear_trans(ntb, PEER, d->window);
-		/* EIO: the driver of Intel's checks a register that does not matter then. */
-		if (ret && ret != -EIO) {
+		/* Intel's driver checks a register that does not matter then. Others mean it. */
+		if (ret && !(ret == -EIO && ntb->pdev->vendor == PCI_VENDOR_ID_INTEL)) {
 			dev_err(&ntb->dev, "window %d was not closed (%d): its memory is kept for ever\n",
 				d->window, ret);
 			d->leak = true;
@@ -531,8 +657,19 @@ static void ntb_cdev_work(struct work_struct *work)
 /* Has the work look now. The caller holds the lock. */
 static void ntb_cdev_look_now(struct ntb_cdev *d)
 {
+	lockdep_assert_held(&d->lock);
 	if (!d->gone)
 		mod_delayed_work(system_long_wq, &d->work, 0);
+}
+
+/* Ends stores for a holder before. The caller holds the lock for writing. */
+static void ntb_cdev_begin_anew(struct ntb_cdev *d)
+{
+	lockdep_assert_held_write(&d->lock);
+	d->ready = false;
+	d->cleared = false;
+	atomic_set(&d->anew, 1);
+	ntb_cdev_look_now(d);
 }
 
 /* Files */
@@ -550,8 +687,7 @@ static int ntb_cdev_open(struct inode *inode, struct file *file)
 		__free_pages(page, 1);
 		return d->gone ? -ENODEV : -EBUSY;
 	}
-	ntb_cdev_clear(d);
-	d->cleared = d->ready;
+	ntb_cdev_begin_anew(d);
 	d->mapping = file->f_mapping;
 	d->dummy = page;
 	d->holder = get_pid(task_tgid(current));
@@ -572,16 +708,14 @@ static int ntb_cdev_release(struct inode *inode, struct file *file)
 
 	down_write(&d->lock);
 	if (!d->gone && d->bells)
-		ntb_db_set_mask(d->ntb, d->bells);
+		ntb_db_set_mask(d->ntb, d->bells & ~d->hello);
 	for (i = 0; i < ARRAY_SIZE(d->events); i++)
 		ntb_cdev_set_event(d, i, NULL);
 	d->mapping = NULL; /* none is left: each held the file */
 	__free_pages(d->dummy, 1);
 	put_pid(d->holder);
 	d->holder = NULL;
-	/* The peer's process learns of it, and its stores end before others have the memory. */
-	atomic_set(&d->anew, 1);
-	ntb_cdev_look_now(d);
+	ntb_cdev_begin_anew(d); /* and so the peer's process learns of it */
 	up_write(&d->lock);
 	kref_put(&d->ref, ntb_cdev_release_ref);
 	return 0;
@@ -598,7 +732,7 @@ static vm_fault_t ntb_cdev_fault(struct vm_fault *vmf)
 
 	down_read(&d->lock);
 	if (!peers && !d->gone) {
-		pfn = d->memory_pfns[vmf->pgoff];
+		pfn = d->memory.pfns[vmf->pgoff];
 	} else if (peers && d->ready && d->generation == (unsigned long)vma->vm_private_data) {
 		pfn = PHYS_PFN(d->peer_base) + vmf->pgoff - PHYS_PFN(PEER_OFFSET);
 	} else {
@@ -638,7 +772,7 @@ static int ntb_cdev_mmap(struct file *file, struct vm_area_struct *vma)
 						     pgprot_writecombine(vma->vm_page_prot) :
 						     pgprot_device(vma->vm_page_prot));
 	} else {
-		have = d->memory_size / PAGE_SIZE;
+		have = d->memory.size / PAGE_SIZE;
 		if (!d->memory_coherent)
 			vma->vm_page_prot = pgprot_dmacoherent(vma->vm_page_prot);
 	}
@@ -684,11 +818,12 @@ static long ntb_cdev_get_info(struct ntb_cdev *d, void __user *arg)
 	} else if (d->link_up) {
 		info.flags = NTB_CDEV_INFO_LINK_UP;
 	}
+	info.flags |= d->lacks;
 	info.generation = d->generation;
 	info.peer_word = d->peer_word;
 	info.node = d->node;
 	info.doorbells = d->doorbells;
-	info.own_size = d->memory_size;
+	info.own_size = d->memory.size;
 	up_read(&d->lock);
 	return copy_to_user(arg, &info, min_t(size_t, argsz, sizeof(info))) ? -EFAULT : 0;
 }
@@ -775,7 +910,10 @@ static ssize_t link_show(struct device *dev, struct device_attribute *attr, char
 	const char *state;
 
 	down_read(&d->lock);
-	state = d->ready ? "ready" : d->link_up ? "up" : "down";
+	if (d->lacks)
+		state = d->lacks & NTB_CDEV_INFO_NO_WINDOW ? "no window" : "peer has no window";
+	else
+		state = d->ready ? "ready" : d->link_up ? "up" : "down";
 	up_read(&d->lock);
 	return sysfs_emit(buf, "%s\n", state);
 }
@@ -793,13 +931,11 @@ ATTRIBUTE_GROUPS(ntb_cdev);
 /* Allocates this side's memory, as much as the largest window shows and the system has. */
 static int ntb_cdev_alloc(struct ntb_cdev *d)
 {
-	struct device *dma_dev = ntb_get_dma_dev(d->ntb);
 	struct device *dev = &d->ntb->dev;
 	resource_size_t bar, largest = 0;
-	struct sg_page_iter page;
-	struct sg_table sgt;
 	phys_addr_t base;
-	int i, pages, ret;
+	size_t size;
+	int i;
 
 	/* Inbound windows have sizes while the link is up, mostly those of the outbound ones. */
 	for (i = 0; i < ntb_peer_mw_count(d->ntb); i++)
@@ -810,56 +946,30 @@ static int ntb_cdev_alloc(struct ntb_cdev *d)
 			&largest, buffer_size, MIN_SIZE);
 		return -EINVAL;
 	}
-	/* Hardware wants memory that is aligned to its size. Memory of CMA may not be. */
+	/* Hardware wants memory that is aligned to its size, or to that of the window. */
 	largest = min3((u64)largest, (u64)buffer_size, (u64)SZ_2G);
-	for (d->memory_size = rounddown_pow_of_two(largest);
-	     d->memory_size >= MIN_SIZE; d->memory_size /= 2) {
-		d->memory = dma_alloc_coherent(dma_dev, d->memory_size, &d->memory_dma,
-					       GFP_KERNEL | __GFP_NOWARN);
-		if (!d->memory)
-			continue;
-		if (IS_ALIGNED(d->memory_dma, d->memory_size))
-			break;
-		dma_free_coherent(dma_dev, d->memory_size, d->memory, d->memory_dma);
-		d->memory = NULL;
+	size = rounddown_pow_of_two(largest);
+	while (ntb_cdev_alloc_memory(d, &d->memory, size, size)) {
+		size /= 2;
+		if (size < MIN_SIZE) {
+			dev_err(dev, "no memory of %d bytes or more in one piece\n", MIN_SIZE);
+			return -ENOMEM;
+		}
 	}
-	if (!d->memory) {
-		dev_err(dev, "no memory of %d bytes or more in one piece\n", MIN_SIZE);
-		return -ENOMEM;
-	}
-	d->memory_coherent = dev_is_dma_coherent(dma_dev);
+	d->memory_coherent = dev_is_dma_coherent(ntb_get_dma_dev(d->ntb));
 	for (i = 0; i < ntb_peer_mw_count(d->ntb); i++)
 		if (!ntb_peer_mw_get_addr(d->ntb, i, &base, &bar))
 			dev_info(dev, "window %d of %pa bytes: %llu are of no use, with %zu of memory\n",
-				 i, &bar, bar > d->memory_size ? (u64)bar - d->memory_size : 0,
-				 d->memory_size);
-
-	ret = dma_get_sgtable(dma_dev, &sgt, d->memory, d->memory_dma, d->memory_size);
-	if (ret)
-		goto free;
-	pages = d->memory_size / PAGE_SIZE;
-	d->memory_pfns = kvmalloc_array(pages, sizeof(*d->memory_pfns), GFP_KERNEL);
-	i = 0;
-	if (d->memory_pfns)
-		for_each_sgtable_page(&sgt, &page, 0)
-			if (i < pages)
-				d->memory_pfns[i++] = page_to_pfn(sg_page_iter_page(&page));
-	sg_free_table(&sgt);
-	if (i == pages)
-		return 0;
-	kvfree(d->memory_pfns);
-	ret = -ENOMEM;
-free:
-	dma_free_coherent(dma_dev, d->memory_size, d->memory, d->memory_dma);
-	return ret;
+				 i, &bar, bar > size ? (u64)bar - size : 0, size);
+	return 0;
 }
 
 static void ntb_cdev_free(struct ntb_cdev *d)
 {
-	kvfree(d->memory_pfns);
 	if (!d->leak)
-		dma_free_coherent(ntb_get_dma_dev(d->ntb), d->memory_size, d->memory,
-				  d->memory_dma);
+		ntb_cdev_free_memory(d, &d->memory);
+	else
+		kvfree(d->memory.pfns);
 	if (d->wc_size)
 		arch_io_free_memtype_wc(d->wc_base, d->wc_size);
 }
@@ -904,6 +1014,27 @@ static void ntb_cdev_quiesce(struct ntb_cdev *d)
 	ntb_cdev_signal(d, 0);
 }
 
+/* Before a reboot or another kernel, which must not find the peer's stores in its memory. */
+static int ntb_cdev_reboot(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct ntb_cdev *d = container_of(nb, struct ntb_cdev, reboot);
+
+	if (!d->gone)
+		ntb_cdev_quiesce(d);
+	return NOTIFY_DONE;
+}
+
+/* The peer stores at any time, and drivers do not set up a bridge again that lost its power. */
+static int ntb_cdev_sleep(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct ntb_cdev *d = container_of(nb, struct ntb_cdev, sleep);
+
+	if (action != PM_SUSPEND_PREPARE && action != PM_HIBERNATION_PREPARE)
+		return NOTIFY_DONE;
+	dev_err(&d->ntb->dev, "the peer's stores cannot wait: unload ntb_cdev before this machine sleeps\n");
+	return notifier_from_errno(-EBUSY);
+}
+
 static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
 {
 	struct device *dev = &ntb->dev;
@@ -933,7 +1064,7 @@ static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	d->window = -1;
 	d->pause = FIRST_PAUSE;
 	d->misc.minor = MISC_DYNAMIC_MINOR;
-	snprintf(d->name, sizeof(d->name), "ntb!%s", dev_name(dev)); /* a node in /dev/ntb */
+	snprintf(d->name, sizeof(d->name), "ntb/%s", dev_name(dev));
 	d->misc.name = d->name;
 	d->misc.mode = 0600;
 	d->misc.fops = &ntb_cdev_fops;
@@ -952,6 +1083,10 @@ static int ntb_cdev_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	if (ret)
 		goto clear;
 	dev_set_drvdata(dev, d);
+	d->reboot.notifier_call = ntb_cdev_reboot;
+	d->sleep.notifier_call = ntb_cdev_sleep;
+	register_reboot_notifier(&d->reboot);
+	register_pm_notifier(&d->sleep);
 	if (d->hello)
 		ntb_db_clear_mask(ntb, d->hello);
 	ret = ntb_link_enable(ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
@@ -973,20 +1108,13 @@ static void ntb_cdev_remove(struct ntb_client *client, struct ntb_dev *ntb)
 {
 	struct ntb_cdev *d = dev_get_drvdata(&ntb->dev);
 
+	unregister_pm_notifier(&d->sleep);
+	unregister_reboot_notifier(&d->reboot);
 	misc_deregister(&d->misc);
 	if (!d->gone)
 		ntb_cdev_quiesce(d);
 	ntb_cdev_free(d);
 	kref_put(&d->ref, ntb_cdev_release_ref);
-}
-
-/* Before a reboot or another kernel, which must not find the peer's stores in its memory. */
-static void ntb_cdev_shutdown(struct device *dev)
-{
-	struct ntb_cdev *d = dev_get_drvdata(dev);
-
-	if (!d->gone)
-		ntb_cdev_quiesce(d);
 }
 
 static struct ntb_client ntb_cdev_client = {
@@ -996,19 +1124,4 @@ static struct ntb_client ntb_cdev_client = {
 	},
 };
 
-static int __init ntb_cdev_init(void)
-{
-	int ret = ntb_register_client(&ntb_cdev_client);
-
-	/* The bus has no operation for it, and registering clears this. */
-	if (!ret)
-		ntb_cdev_client.drv.shutdown = ntb_cdev_shutdown;
-	return ret;
-}
-module_init(ntb_cdev_init);
-
-static void __exit ntb_cdev_exit(void)
-{
-	ntb_unregister_client(&ntb_cdev_client);
-}
-module_exit(ntb_cdev_exit);
+module_ntb_client(ntb_cdev_client);

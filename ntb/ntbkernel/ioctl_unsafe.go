@@ -22,6 +22,8 @@ const (
 	infoReady
 	infoWriteCombining
 	infoGone
+	infoNoWindow
+	infoPeerNoWindow
 )
 
 type deviceInfo struct {
@@ -86,6 +88,7 @@ func (n *node) state() (State, error) {
 	}
 	return State{
 		LinkUp: i.flags&infoLinkUp != 0, Ready: i.flags&infoReady != 0, Gone: i.flags&infoGone != 0,
+		NoWindow: i.flags&infoNoWindow != 0, PeerNoWindow: i.flags&infoPeerNoWindow != 0,
 		Node: int(i.node), Peer: i.peerWord,
 		combining: i.flags&infoWriteCombining != 0, generation: i.generation, doorbells: int(i.doorbells),
 		ownOffset: i.ownOffset, ownSize: i.ownSize, peerOffset: i.peerOffset, peerSize: i.peerSize,

@@ -147,6 +147,10 @@ func (s system) unusable(address string) error {
 	case "down":
 	case "up":
 		state.LinkUp = true
+	case "no window":
+		state.LinkUp, state.NoWindow = true, true
+	case "peer has no window":
+		state.LinkUp, state.PeerNoWindow = true, true
 	default:
 		return nil
 	}

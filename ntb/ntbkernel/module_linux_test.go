@@ -26,13 +26,18 @@ import (
 // has them, and so are for machines that were made for them. What the kernel has complained of by the end of the test fails it.
 func bridgeAddresses(t *testing.T) [2]string {
 	t.Helper()
-	a, b, ok := strings.Cut(os.Getenv("NTBNET_BRIDGES"), ";")
+	addresses, ok := bridgeFunctions()
 	if !ok {
 		t.Skip("NTBNET_BRIDGES names no two functions of one bridge, as 0000:00:03.0;0000:00:04.0 does")
 	}
 	log := openKernelLog(t)
 	t.Cleanup(func() { require.Empty(t, log.complaints()) })
-	return [2]string{a, b}
+	return addresses
+}
+
+func bridgeFunctions() (addresses [2]string, ok bool) {
+	addresses[0], addresses[1], ok = strings.Cut(os.Getenv("NTBNET_BRIDGES"), ";")
+	return addresses, ok
 }
 
 // guard is how long a test waits for what must happen.
@@ -229,6 +234,58 @@ func TestModuleClearsMemory(t *testing.T) {
 	own = part(openEnd(t, addresses[1]))
 	require.Equal(t, len(own), bytes.Count(own, []byte{0}))
 	require.NoError(t, unix.Munmap(own))
+}
+
+// What the peer stores while one process closes the node and another opens it, the other does not find, with or without time between.
+func TestModuleNextHolderFindsNothing(t *testing.T) {
+	addresses, nodes := openEnds(t)
+	for round := range 40 {
+		_, peer := mapEnd(t, nodes[0])
+		before := look(t, nodes[0]).generation
+		stop := make(chan struct{})
+		var stores sync.WaitGroup
+		stores.Go(func() {
+			for at := 0; ; at += 64 {
+				select {
+				case <-stop:
+					return
+				default:
+					peer[at%len(peer)] = 0xa5
+				}
+			}
+		})
+		require.NoError(t, nodes[1].close())
+		if round%2 == 1 { // a process at the other side uses the link when there is none here
+			await(t, "a link without a process", func() bool { s := look(t, nodes[0]); return s.Ready && s.generation != before })
+			_, peer := mapEnd(t, nodes[0])
+			peer[round] = 0xa5
+		}
+		nodes[1] = openEnd(t, addresses[1])
+		s := ready(t, nodes[1])
+		own, err := mapRange(nodes[1], s.ownOffset, int(s.ownSize), readWrite, unix.MAP_SHARED)
+		require.NoError(t, err)
+		require.Equal(t, len(own), bytes.Count(own, []byte{0}), "round %d", round)
+		close(stop)
+		stores.Wait()
+		require.Equal(t, len(own), bytes.Count(own, []byte{0}), "round %d", round)
+		require.NoError(t, unix.Munmap(own))
+	}
+}
+
+// What a process has stored at a side that has no process any more, the next one of the same side does not find.
+func TestModuleNextSenderFindsNothing(t *testing.T) {
+	addresses, nodes := openEnds(t)
+	s := ready(t, nodes[0])
+	peer, err := mapRange(nodes[0], s.peerOffset, int(s.peerSize), readWrite, unix.MAP_SHARED)
+	require.NoError(t, err)
+	for at := range peer {
+		peer[at] = 0xa5
+	}
+	require.NoError(t, nodes[1].close())
+	require.NoError(t, unix.Munmap(peer))
+	require.NoError(t, nodes[0].close())
+	_, peer = mapEnd(t, openEnd(t, addresses[0]))
+	require.Equal(t, len(peer), bytes.Count(peer, []byte{0}))
 }
 
 // interrupts returns how often each vector of a function has interrupted.

@@ -44,6 +44,9 @@ type State struct {
 	Node   int    // 1 or 2, the other side being the other; 0 while that is not settled
 	Peer   uint32 // first word that the other side has written; 0 for none
 
+	// No window takes the memory of this host, or, there, that of the other one.
+	NoWindow, PeerNoWindow bool
+
 	combining  bool
 	generation uint32
 	doorbells  int
@@ -77,6 +80,10 @@ func (s *State) missing(address string) error {
 		return nil
 	case !s.LinkUp:
 		return say("the link is down: see that the other host is on and has loaded the driver of its bridge, and load ntb_cdev there (modprobe ntb_cdev)", syscall.ENOTCONN)
+	case s.NoWindow:
+		return say("no memory of this host fits a window of the bridge: dmesg says which cma= or IOMMU helps", syscall.ENOTCONN)
+	case s.PeerNoWindow:
+		return say("the other host has no window, since no memory of it fits one: dmesg says there which cma= or IOMMU helps", syscall.ENOTCONN)
 	case word == 0 || word == ^uint32(0):
 		return say("the link is up, and the other host has not loaded ntb_cdev: modprobe ntb_cdev there", syscall.ENOTCONN)
 	case word == moduleWord|moduleABI:

@@ -320,6 +320,8 @@ func TestWhatIsMissing(t *testing.T) {
 		{State{LinkUp: true, Peer: ^uint32(0)}, "modprobe ntb_cdev there"},
 		{State{LinkUp: true, Peer: 4}, "runs ntb_transport"},
 		{State{LinkUp: true, Peer: moduleWord | 9}, "speaks version 9, this one's 1"},
+		{State{LinkUp: true, NoWindow: true}, "no memory of this host fits a window of the bridge: dmesg says which cma= or IOMMU helps"},
+		{State{LinkUp: true, Peer: moduleWord | moduleABI, PeerNoWindow: true}, "the other host has no window"},
 		{State{LinkUp: true, Peer: moduleWord | moduleABI}, "have not agreed yet"},
 		{State{LinkUp: true, Peer: 0x12345678}, "another module at its end, whose first word is 0x12345678"},
 	} {
@@ -436,6 +438,8 @@ func TestBridges(t *testing.T) {
 		"of a kind that is unknown": {vendor: "0x1234", device: "0x5678", driver: "x", module: "ntb_transport", about: "1234:5678, driver x", err: "rmmod it"},
 		"ready":                     {vendor: "0x8086", device: "0x347e", driver: "ntb_hw_intel", module: "ntb_cdev", node: true, link: "ready", iommu: "DMA-FQ", about: "8086:347e, driver ntb_hw_intel, module ntb_cdev, link ready, BAR0 64 KiB, BAR2 64 MiB, IOMMU domain DMA-FQ"},
 		"whose link is down":        {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", node: true, link: "down", iommu: "identity", about: "link down, BAR0 64 KiB, BAR2 64 MiB, IOMMU domain identity, which confines nothing", err: "the link is down"},
+		"without a window":          {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", node: true, link: "no window", about: "link no window", err: "no memory of this host fits a window"},
+		"whose peer has no window":  {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", node: true, link: "peer has no window", about: "link peer has no window", err: "the other host has no window"},
 		"whose sides disagree":      {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", node: true, link: "up", about: "link up", err: "dmesg says why"},
 		"without a node":            {vendor: "0x8086", device: "0x347e", module: "ntb_cdev", about: "module ntb_cdev", err: "a container needs the node"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,12 @@ func unloadModule(name string) error {
 func softPair(t *testing.T, parameters string) [2]string {
 	t.Helper()
 	addresses := bridgeAddresses(t)
+	haveSoftPair(t, parameters)
+	return addresses
+}
+
+func haveSoftPair(t *testing.T, parameters string) {
+	t.Helper()
 	if _, err := os.Stat(softFunctions); errors.Is(err, fs.ErrNotExist) {
 		t.Skip(softpair + " does not have the bridge")
 	}
@@ -61,7 +68,6 @@ func softPair(t *testing.T, parameters string) [2]string {
 		reload("")
 		loadModule(t, "ntb_tool", "")
 	})
-	return addresses
 }
 
 // kernelLog is what the kernel says from a moment on.
@@ -141,6 +147,7 @@ func TestModuleRefusesBridges(t *testing.T) {
 	for parameters, want := range map[string]string{
 		"ports=3":       "2 peers, want 1",
 		"scratchpads=3": "3 scratchpads, want 4",
+		"windows=4096":  "windows of at most 0x0000000000001000 bytes, buffer_size of 16777216: want 65536 or more",
 		"outbound=1":    "the peer says where its stores go here, and this side could not end them",
 	} {
 		t.Run(parameters, func(t *testing.T) {
@@ -152,4 +159,74 @@ func TestModuleRefusesBridges(t *testing.T) {
 			require.Contains(t, strings.Join(log.lines(), "\n"), "ntb_cdev "+addresses[0]+": "+want)
 		})
 	}
+}
+
+// Windows may want memory that is aligned as there is none. Each side says so once, and what helps, and
+// learns of the other.
+func TestModuleHasNoWindow(t *testing.T) {
+	log := openKernelLog(t)
+	addresses := softPair(t, "align=1073741824")
+	for _, address := range addresses {
+		n := openEnd(t, address)
+		var s State
+		await(t, "the state", func() bool { s = look(t, n); return s.NoWindow && s.PeerNoWindow })
+		require.ErrorContains(t, s.missing(address), "no memory of this host fits a window")
+		s.NoWindow = false
+		require.ErrorContains(t, s.missing(address), "the other host has no window")
+		require.ErrorContains(t, thisSystem.unusable(address), "no memory of this host fits a window")
+		require.NoError(t, n.close())
+		await(t, "a look", func() bool { return thisSystem.unusable(address) != nil })
+	}
+	said := strings.Join(log.lines(), "\n")
+	for _, address := range addresses {
+		require.Equal(t, 1, strings.Count(said, "ntb_cdev "+address+": windows want memory aligned to 1048576 KiB, which there is not: "+
+			"boot with an IOMMU or cma=2048M, or have the firmware make BARs of at most 2048 KiB"), said)
+		require.Equal(t, 1, strings.Count(said, "ntb_cdev "+address+": the other host has no window: its log says what helps"), said)
+	}
+}
+
+// A window that was perhaps not closed keeps its memory.
+func TestModuleKeepsMemoryOfAnOpenWindow(t *testing.T) {
+	addresses, ok := bridgeFunctions()
+	if !ok {
+		t.Skip("there is no bridge")
+	}
+	haveSoftPair(t, "stuck=1")
+	n := openEnd(t, addresses[0])
+	ready(t, n)
+	require.NoError(t, n.close())
+	log := openKernelLog(t)
+	await(t, "unload", func() bool { return unloadModule("ntb_cdev") == nil })
+	said := strings.Join(log.lines(), "\n")
+	require.Equal(t, 2, strings.Count(said, "was not closed (-5): its memory is kept for ever"), said)
+	require.NotContains(t, said, "WARNING")
+}
+
+// A side without a process hears of the other's, also with one doorbell, which is that of the words too, and with none.
+func TestModuleHearsOfProcesses(t *testing.T) {
+	for _, parameters := range []string{"doorbells=1", "unsafe=1"} {
+		t.Run(parameters, func(t *testing.T) {
+			addresses := softPair(t, parameters)
+			for _, address := range addresses {
+				n := openEnd(t, address)
+				ready(t, n)
+				require.NoError(t, n.close())
+			}
+			time.Sleep(3 * time.Second) // neither side looks without a doorbell any more
+			ready(t, openEnd(t, addresses[0]))
+		})
+	}
+}
+
+// A machine with a bridge does not sleep.
+func TestModuleRefusesToSleep(t *testing.T) {
+	log := openKernelLog(t)
+	softPair(t, "")
+	await(t, "the module to have the ports", func() bool {
+		entries, err := os.ReadDir(driver("ntb_cdev"))
+		require.NoError(t, err)
+		return len(entries) >= 4 // two ports beside bind and unbind
+	})
+	require.ErrorIs(t, os.WriteFile("/sys/power/state", []byte("freeze"), 0), syscall.EBUSY)
+	require.Contains(t, strings.Join(log.lines(), "\n"), "unload ntb_cdev before this machine sleeps")
 }

@@ -198,6 +198,7 @@ func (w *walk) open(e *end) bool {
 	var err error
 	e.node, err = openNode(thisSystem, e.address)
 	require.NoError(w.t, err)
+	w.disrupt()
 	s := look(w.t, e.node)
 	e.memory = make([]byte, s.ownSize) // zeros
 	e.generation, e.over = 0, false
@@ -335,6 +336,7 @@ func (w *walk) hold(e *end) bool {
 	_, err = out.Read(said)
 	require.NoError(w.t, err)
 	require.Equal(w.t, "open\n", string(said))
+	w.disrupt()
 	holder, err := os.ReadFile(thisSystem.class(e.address, "holder"))
 	require.NoError(w.t, err)
 	require.Equal(w.t, fmt.Sprintln(e.holder.Process.Pid), string(holder))

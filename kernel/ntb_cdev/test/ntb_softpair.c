@@ -67,6 +67,14 @@ static bool outbound;
 module_param(outbound, bool, 0444);
 MODULE_PARM_DESC(outbound, "the side that stores translates, and its windows show nothing (N)");
 
+static unsigned long align = SZ_64K;
+module_param(align, ulong, 0444);
+MODULE_PARM_DESC(align, "what windows want memory aligned to (65536)");
+
+static bool stuck;
+module_param(stuck, bool, 0444);
+MODULE_PARM_DESC(stuck, "windows are not closed, and that is an error of input and output (N)");
+
 static bool numbered = true;
 module_param(numbered, bool, 0444);
 MODULE_PARM_DESC(numbered, "ports have numbers, otherwise all have 0 (Y)");
@@ -294,7 +302,7 @@ static int soft_mw_get_align(struct ntb_dev *ntb, int pidx, int widx, resource_s
 	if (widx < 0 || widx >= window_count)
 		return -EINVAL;
 	if (addr_align)
-		*addr_align = SZ_64K;
+		*addr_align = align;
 	if (size_align)
 		*size_align = 1;
 	if (size_max)
@@ -322,7 +330,7 @@ static int soft_set_trans(struct ntb_dev *ntb, int pidx, int widx, u64 bus, reso
 
 static int soft_clear_trans(struct ntb_dev *ntb, int pidx, int widx)
 {
-	return soft_set_trans(ntb, pidx, widx, 0, 0);
+	return stuck ? -EIO : soft_set_trans(ntb, pidx, widx, 0, 0);
 }
 
 static int soft_peer_mw_count(struct ntb_dev *ntb)
@@ -577,7 +585,7 @@ static void soft_remove(struct pci_dev *pdev)
 
 	ntb_unregister_device(&p->ntb);
 	spin_lock_irq(&lock);
-	WARN_ON(p->allocated || exposed(p));
+	WARN_ON(!stuck && (p->allocated || exposed(p)));
 	set_enabled(p, false);
 	p->present = false;
 	p->pending = 0;

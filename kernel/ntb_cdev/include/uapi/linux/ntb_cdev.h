@@ -60,6 +60,8 @@ struct ntb_cdev_info {
 #define NTB_CDEV_INFO_READY		0x2	/* and the peer's module agrees */
 #define NTB_CDEV_INFO_WRITE_COMBINING	0x4	/* asked for the peer's memory */
 #define NTB_CDEV_INFO_GONE		0x8	/* the bridge was removed: close */
+#define NTB_CDEV_INFO_NO_WINDOW		0x10	/* none takes this side's memory */
+#define NTB_CDEV_INFO_PEER_NO_WINDOW	0x20	/* nor, there, the peer's */
 	__u32 generation;
 	__u32 peer_word;
 	__u32 node;
