@@ -441,6 +441,7 @@ func TestVMSoftBridge(t *testing.T) {
 	wantVM(t)
 	s := bridgeSystem(t, bridgeKind{modules: []string{"ntb", "ntb_softpair", "ntb_cdev", "ntb_tool"}}, map[string]string{
 		"tests":                   testsOf(t, "../ntb/ntbkernel"),
+		"sdptests":                testsOf(t, "../sdp"),
 		"modules/ntb_softpair.ko": moduleForVM(t, "ntb_softpair"),
 	})
 	s.devices = []string{"pci-testdev,addr=3", "pci-testdev,addr=4"}
@@ -449,5 +450,6 @@ func TestVMSoftBridge(t *testing.T) {
 	for _, v := range []string{"NTBNET_STEPS", "NTBNET_SEED"} {
 		s.variables = append(s.variables, v+"="+os.Getenv(v))
 	}
-	s.startVM(t, nil, "/tests", "-test.v", "-test.run=^TestModule", "-test.timeout=2h").passes(20)
+	s.startVM(t, nil, "/tests", "-test.v", "-test.run=^TestModule", "-test.timeout=2h",
+		thenPlay, "/sdptests", "-test.v", "-test.run=^TestWordsOfBridges$", "-test.timeout=1h").passes(21)
 }

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,13 @@ func (l *Link) ID() link.ID { return l.id }
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why the link went down, or nil while it is up.
-func (l *Link) Err() error { return l.cause.Get() }
+func (l *Link) Err() error {
+	err := l.cause.Get()
+	if errors.Is(err, link.ErrDown) {
+		return cmp.Or(l.peer.Err(), err) // the direct peer may have found the reason
+	}
+	return err
+}
 
 // Close takes the link down, as if its cable was cut. It does not wait.
 func (l *Link) Close() { l.fail(link.ErrClosed) }

@@ -15,20 +15,24 @@ import (
 
 // Nodes whose bridge is memory of a virtual machine, with both ends in this process.
 func TestConnOfFunctions(t *testing.T) {
-	ends := strings.Split(os.Getenv("NTBNET_FUNCTIONS"), ";")
-	if len(ends) != 2 {
-		t.Skip("NTBNET_FUNCTIONS names no two functions of one memory, as 0000:00:03.0;0000:00:04.0,poll does")
-	}
-	testConnOf(t, "ivshmem:"+ends[0], "ivshmem:"+ends[1])
+	a, b := endsOf(t, "NTBNET_FUNCTIONS")
+	testConnOf(t, "ivshmem:"+a, "ivshmem:"+b)
 }
 
 // TestConnOfBridges is TestConnOfFunctions for the two ends of a bridge that Linux drives.
 func TestConnOfBridges(t *testing.T) {
-	ends := strings.Split(os.Getenv("NTBNET_BRIDGES"), ";")
-	if len(ends) != 2 {
-		t.Skip("NTBNET_BRIDGES names no two functions of one bridge, as 0000:00:03.0;0000:00:04.0 does")
+	a, b := endsOf(t, "NTBNET_BRIDGES")
+	testConnOf(t, "ntb:"+a, "ntb:"+b)
+}
+
+// endsOf returns the two ends of a memory or a bridge, which a variable names.
+func endsOf(t *testing.T, variable string) (a, b string) {
+	t.Helper()
+	a, b, ok := strings.Cut(os.Getenv(variable), ";")
+	if !ok {
+		t.Skip(variable + " names no two ends, as 0000:00:03.0;0000:00:04.0 does")
 	}
-	testConnOf(t, "ntb:"+ends[0], "ntb:"+ends[1])
+	return a, b
 }
 
 // testConnOf has two nodes pass the suite of net.Conns, whose ends of a wire are given.
@@ -42,4 +46,16 @@ func testConnOf(t *testing.T, right, left string) {
 	require.NoError(t, err)
 	defer two.Close()
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) { return pipeBetween(one, two, ":0") })
+}
+
+// TestWordsOfFunctions is TestNoWordStallsConnections over memory of a virtual machine.
+func TestWordsOfFunctions(t *testing.T) {
+	a, b := endsOf(t, "NTBNET_FUNCTIONS")
+	testWords(t, "ivshmem:"+a, "ivshmem:"+b)
+}
+
+// TestWordsOfBridges is TestNoWordStallsConnections over a bridge that Linux drives.
+func TestWordsOfBridges(t *testing.T) {
+	a, b := endsOf(t, "NTBNET_BRIDGES")
+	testWords(t, "ntb:"+a, "ntb:"+b)
 }
