@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
 const nginxConfig = `
@@ -71,14 +73,12 @@ func startNginx(t *testing.T, dir string) (target string) {
 	return ""
 }
 
+// freePort returns a port of 127.0.0.1 that the system gives to nobody else during the test.
 func freePort(t *testing.T) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	keep, _ := fabrictest.OwnPort(t, rand.New(rand.NewPCG(rand.Uint64(), 0)))
+	t.Cleanup(func() { keep.Close() })
+	return keep.Addr().(*net.TCPAddr).Port
 }
 
 // sparseFile makes a file with random stretches and holes, and returns its SHA-256.
