@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -29,6 +30,7 @@ func init() {
 	operations["start"] = startDeputy
 	operations["ask"] = askDeputy
 	operations["kill"] = killDeputy
+	operations["signal"] = signalDeputy
 	operations["end"] = endDeputy
 	operations["map"] = mapNode
 }
@@ -90,6 +92,15 @@ func killDeputy(w []string) (string, error) {
 		return "", nil
 	}
 	return "", fmt.Errorf("it was not killed: %w", err)
+}
+
+// signalDeputy sends a signal to the deputy of a name, by its number.
+func signalDeputy(w []string) (string, error) {
+	n, err := strconv.Atoi(w[1])
+	if err != nil {
+		return "", err
+	}
+	return "", deputies[w[0]].cmd.Process.Signal(syscall.Signal(n))
 }
 
 // endDeputy ends the input of the deputy of a name, which then ends.

@@ -188,6 +188,13 @@ func (n *farNode) do(w []string) (string, error) {
 	case "lost":
 		err := <-n.lost
 		return fmt.Sprintf("after %d bytes: %v", n.moved, err), nil
+	case "kept":
+		select {
+		case err := <-n.lost:
+			return "", fmt.Errorf("lost: %w", err)
+		default:
+			return "", nil
+		}
 	case "drop":
 		return "", n.drop()
 	case "interrupts":

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -137,7 +139,7 @@ func TestAMemoryWithoutRoomForTheLanes(t *testing.T) {
 	s := newMemoryServer(t, 1)
 	s.start("--size", "1M")
 	spec := apart(t, "line", 2, func(node int) string {
-		return "&" + map[int]string{1: "right", 2: "left"}[node] + "=ivshmem:" + s.paths[0] + "&lanes=8"
+		return "&silence=1s&" + map[int]string{1: "right", 2: "left"}[node] + "=ivshmem:" + s.paths[0] + "&lanes=8"
 	})
 	r := newApart(t, spec, 2)
 	r.ready(1, 2)
@@ -189,4 +191,40 @@ func TestTheMemoryServersOptions(t *testing.T) {
 	require.NoError(t, s.cmd.Wait())
 	s.cmd = nil
 	require.NoFileExists(t, s.paths[0])
+}
+
+// A process that is stopped, as one that gets no processor, keeps its connections over a memory of processes. One that is killed
+// while it is stopped is noticed, and another one comes in its place.
+func TestAStoppedProcessKeepsItsLinks(t *testing.T) {
+	s := newMemoryServer(t, 1)
+	s.start("--size", "8M")
+	file := filepath.Join(t.TempDir(), "memory")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Truncate(file, fileSize))
+	for _, end := range []string{"file:" + file, "ivshmem:" + s.paths[0]} {
+		t.Run(end[:4], func(t *testing.T) {
+			spec := apart(t, "line", 2, func(node int) string { return "&silence=1s&" + map[int]string{1: "right=", 2: "left="}[node] + end })
+			r := newApart(t, spec, 2)
+			r.ready(1, 2)
+			require.Equal(t, "ok", r.ask(1, "keep node2:7"))
+			require.Equal(t, "ok", r.ask(1, "use 1000"))
+			stopped := r.nodes[2].cmd.Process
+			require.NoError(t, stopped.Signal(syscall.SIGSTOP))
+			time.Sleep(3 * time.Second) // longer than silence may last where nobody knows
+			require.NoError(t, stopped.Signal(syscall.SIGCONT))
+			require.Equal(t, "ok", r.ask(1, "use 1000"))
+
+			require.NoError(t, stopped.Signal(syscall.SIGSTOP))
+			begun := time.Now()
+			r.nodes[2].kill()
+			until(t, "the connection has ended", func() bool { return r.ask(1, "use 1000") != "ok" })
+			t.Logf("noticed after %v", time.Since(begun).Round(time.Millisecond))
+			begun = time.Now()
+			r.nodes[2] = startPeer(t, "node", []string{spec(2)})
+			r.ready(2)
+			r.all(1 << 20)
+			t.Logf("another one served after %v", time.Since(begun).Round(time.Millisecond))
+			r.end()
+		})
+	}
 }

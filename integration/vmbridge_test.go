@@ -209,6 +209,20 @@ func (b *bridged) killed(t *testing.T) {
 	}
 }
 
+// stopped has each side's process stopped, as one that gets no processor, for less time than silence may last. The connections
+// go on.
+func (b *bridged) stopped(t *testing.T) {
+	for i, s := range b.sides {
+		b.sides[1-i].does("keep %s 4096", s.node)
+		s.must("signal far %d", syscall.SIGSTOP)
+		time.Sleep(2 * time.Second)
+		s.must("signal far %d", syscall.SIGCONT)
+		b.sides[1-i].does("kept")
+		b.sides[1-i].does("drop")
+	}
+	b.converse()
+}
+
 // cut has the link go and come.
 func (b *bridged) cut(t *testing.T) {
 	b.lose([]int{0, 1}, b.bridge.Cut)
@@ -354,6 +368,7 @@ func TestVMBridge(t *testing.T) {
 			b.part("a process is killed", b.killed)
 			b.part("the cable is cut", b.cut)
 			if inFull(kind) {
+				b.part("a process is stopped", b.stopped)
 				b.part("a page and 1 MiB", func(*testing.T) { b.get(4096, 1<<20) })
 				b.part("SHMEM", b.shmem)
 				b.part("selftest", b.selftest)

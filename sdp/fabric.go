@@ -135,9 +135,9 @@ type user interface{ Close() error }
 //	group owner                            of fabrics that are a directory
 //	node hostI fallback backend            of ring:, line: and mesh:
 //	nodes share lanes slots frame          of the owner of a node's links there
-//	failover heap puts left right nodeI
+//	failover silence heap puts left right nodeI
 //
-// An ntb fabric takes node, hostI, fallback, lanes, slots, frame, failover, heap and puts of the last three lines. Where
+// An ntb fabric takes node, hostI, fallback, lanes, slots, frame, failover, silence, heap and puts of the last three lines. Where
 // processors are scarce, waits spin less than spin says: see FabricStats.ProcessorTaken.
 //
 // In a bubble of testing/synctest only fabrics in memory work, with spin=0; others are

@@ -31,12 +31,17 @@ type bridgeEnd interface {
 	Node(context.Context) (int, error)
 }
 
-// attachBridge attaches the bridge with an address, of which at most window bytes are used.
-type attachBridge func(address string, window int) (bridgeEnd, error)
+// attachBridge attaches the bridge with an address.
+type attachBridge func(address string, o ntbkernel.Options) (bridgeEnd, error)
 
 // attachKernel attaches a bridge of the kernel.
-func attachKernel(address string, window int) (bridgeEnd, error) {
-	return ntbkernel.Attach(address, ntbkernel.Options{Window: window})
+func attachKernel(address string, o ntbkernel.Options) (bridgeEnd, error) {
+	return ntbkernel.Attach(address, o)
+}
+
+// bridgeOptions returns those of a bridge's end.
+func (s *Spec) bridgeOptions() ntbkernel.Options {
+	return ntbkernel.Options{Window: s.Window, Silence: s.Silence}
 }
 
 // nameBridge makes the spec that of a bridge. The address "" stands for the only one of the machine.
@@ -98,7 +103,7 @@ func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
 	if node, ok := s.owned(); ok {
 		return s.at(node), nil
 	}
-	a, err := s.attachBridge(s.bridge, s.Window)
+	a, err := s.attachBridge(s.bridge, s.bridgeOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +140,7 @@ func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
 		if s.bridge == "" {
 			return s, nil, nil
 		}
-		a, err := s.attachBridge(s.bridge, s.Window)
+		a, err := s.attachBridge(s.bridge, s.bridgeOptions())
 		if errors.Is(err, ntb.ErrInUse) && time.Now().Before(deadline) {
 			continue // a process that has just begun, perhaps
 		}
@@ -155,7 +160,7 @@ func (s *Spec) asMember() *Spec {
 	own, heir := *s, *s
 	heir.Share = false // it gets the links, or stays a member
 	own.heir, own.Share = &heir, false
-	own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.Heap, own.Puts, own.ends = 0, 0, 0, 0, false, 0, false, nil
+	own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.Silence, own.Heap, own.Puts, own.ends = 0, 0, 0, 0, false, 0, 0, false, nil
 	return &own
 }
 
@@ -210,7 +215,7 @@ func (h *hosts) own() error {
 		h.leave = leave
 		return err
 	}
-	a, err := heir.attachBridge(heir.bridge, heir.Window)
+	a, err := heir.attachBridge(heir.bridge, heir.bridgeOptions())
 	if err != nil {
 		return err
 	}

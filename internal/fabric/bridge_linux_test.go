@@ -13,6 +13,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,9 +75,9 @@ func (k *kernel) attach(side int) (bridgeEnd, error) {
 func (k *kernel) spec(t *testing.T, side int, options string) *Spec {
 	s, err := ParseSpec("ntb:" + k.addresses[side] + "?window=131072" + options)
 	require.NoError(t, err)
-	s.attachBridge = func(address string, window int) (bridgeEnd, error) {
+	s.attachBridge = func(address string, o ntbkernel.Options) (bridgeEnd, error) {
 		require.Equal(t, k.addresses[side], address)
-		require.Equal(t, 131072, window)
+		require.Equal(t, 131072, o.Window)
 		return k.attach(side)
 	}
 	return s
@@ -222,7 +223,7 @@ func TestWhatABridgeRefuses(t *testing.T) {
 	_, err := Open(s, func(*Fabric) {})
 	require.ErrorIs(t, err, syscall.EINVAL)
 	s = k.spec(t, 0, "")
-	s.attachBridge = func(string, int) (bridgeEnd, error) { return nil, fmt.Errorf("none: %w", syscall.ENODEV) }
+	s.attachBridge = func(string, ntbkernel.Options) (bridgeEnd, error) { return nil, fmt.Errorf("none: %w", syscall.ENODEV) }
 	_, err = Open(s, func(*Fabric) {})
 	require.ErrorIs(t, err, syscall.ENODEV)
 	_, err = s.Settled(t.Context())

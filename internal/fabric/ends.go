@@ -65,15 +65,17 @@ func (e *end) place(w Wire) ntbivshmem.Place {
 	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0, Heap: e.heap, Least: e.least}
 }
 
-// attach attaches the end, one of a bridge by kernel. Of that at most window bytes are used, if that is not 0.
-func (e *end) attach(w Wire, window int, kernel attachBridge) (ntb.Attachment, error) {
-	switch place := e.place(w); {
+// attach attaches the end, one of a bridge by kernel.
+func (e *end) attach(w Wire, o ntbkernel.Options, kernel attachBridge) (ntb.Attachment, error) {
+	place := e.place(w)
+	place.Silence = o.Silence
+	switch {
 	case e.kind == bridgeKind:
 		address, err := e.bridge()
 		if err != nil {
 			return nil, err
 		}
-		return kernel(address, window)
+		return kernel(address, o)
 	case e.kind == "file":
 		return ntbivshmem.AttachFile(e.target, place)
 	case isPath(e.target):
@@ -143,9 +145,9 @@ func (s *Spec) attach(w Wire) (ntb.Attachment, error) {
 	case !ok:
 		return nil, nil
 	case s.attachBridge != nil:
-		return e.attach(w, s.Window, s.attachBridge)
+		return e.attach(w, s.bridgeOptions(), s.attachBridge)
 	}
-	return e.attach(w, s.Window, attachKernel)
+	return e.attach(w, s.bridgeOptions(), attachKernel)
 }
 
 // CheckEnds returns, by the name of its option, why each end that the spec names would not be attached as it
@@ -206,7 +208,7 @@ func (e *end) check(ctx context.Context, w Wire, most int) (window int, err erro
 // knows. found is the name of the end, with the address of its bridge.
 func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error) {
 	e, ok := parseEnd(name)
-	w, window := Wire{Node: node, Neighbour: 3 - node, Side: Direct}, 0
+	w, o := Wire{Node: node, Neighbour: 3 - node, Side: Direct}, ntbkernel.Options{}
 	if !ok {
 		spec, err := ParseSpec(name)
 		if err != nil {
@@ -215,7 +217,7 @@ func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error
 		if e, w, err = spec.onlyEnd(); err != nil {
 			return nil, "", fmt.Errorf("fabric %q: %w: %w", name, err, syscall.EINVAL)
 		}
-		window = spec.Window
+		o = spec.bridgeOptions()
 	}
 	if e.kind == bridgeKind {
 		e.target, err = e.bridge()
@@ -223,7 +225,7 @@ func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error
 		err = fmt.Errorf("which end of %s this is only you know: say node 1 at the one host, and node 2 at the other: %w", name, syscall.EINVAL)
 	}
 	if err == nil {
-		a, err = e.attach(w, window, attachKernel)
+		a, err = e.attach(w, o, attachKernel)
 	}
 	return a, e.kind + ":" + e.target, err
 }

@@ -85,6 +85,13 @@ var options = []option{
 	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
 		"0 or 1", "0", owners,
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
+	{"silence", "TIME", "how long nothing is heard of a neighbour before its link ends, where no lock, server or kernel says that its process has ended: over a memory of virtual machines, or when a machine at a bridge dies unheard",
+		"a time from 1s to 1h, with its unit, as in 2s", "5s", owners,
+		func(s *Spec, v string) (ok bool) {
+			var err error
+			s.Silence, err = time.ParseDuration(v)
+			return err == nil && s.Silence >= time.Second && s.Silence <= time.Hour
+		}},
 	{"heap", "BYTES", "how much of the memory of the ends each node has for heaps of SHMEM, see docs/shmem.md. It is the same on all nodes. The ends are file:/PATH or ivshmem:/PATH, all of one memory. With puts=window it is how much of a bridge, or of the memory of a mesh's ends, is for heaps",
 		"a multiple of 4096 from 1048576 to 68719476736", "none", owners,
 		func(s *Spec, v string) bool { return number(&s.Heap, v, 1<<20, 64<<30) && s.Heap%4096 == 0 }},

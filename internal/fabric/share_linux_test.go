@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,7 +86,9 @@ func TestWhoMayNotShareLinks(t *testing.T) {
 	spec := sharers(t)
 	sharer(t, spec(2, ""))
 	forbidden := spec(1, "&share=1&right=ntb:0000:00:00.0")
-	forbidden.attachBridge = func(string, int) (bridgeEnd, error) { return nil, fmt.Errorf("open it: %w", syscall.EACCES) }
+	forbidden.attachBridge = func(string, ntbkernel.Options) (bridgeEnd, error) {
+		return nil, fmt.Errorf("open it: %w", syscall.EACCES)
+	}
 	poor := sharer(t, forbidden)
 	require.False(t, poor.OwnsLinks())
 	sharer(t, spec(1, "&share=1")) // owns the links at once, or when poor has found out again that it may not

@@ -45,6 +45,7 @@ type Spec struct {
 	Backend    string         // "shm" or "mem"
 	Window     int            // 0 for the kind's default
 	Buffer     int            // 0 for the default
+	Silence    time.Duration  // 0 for the default
 	Spin       time.Duration  // -1 for the default
 	DMAFrom    int            // 0 to measure it
 	Heap       int            // bytes of the ends' memory that each node has for heaps, see OpenHeaps; 0 for none

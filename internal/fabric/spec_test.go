@@ -98,7 +98,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"ring:x?node=1&nodes=3&slots=1":                  "want a number from 2 to 4096",
 		"ring:x?node=1&nodes=3&frame=1000":               "want a multiple of 64 from 256 to 1048576",
 		"ring:x?node=1&nodes=3&failover=x":               "want 0 or 1",
-		"ring:x?node=1&nodes=3&hops=2":                   "want window, buffer, spin, dmafrom, node, hostI, fallback, backend, nodes, share, lanes, slots, frame, failover, heap, puts, left, right or nodeI",
+		"ring:x?node=1&nodes=3&hops=2":                   "want window, buffer, spin, dmafrom, node, hostI, fallback, backend, nodes, share, lanes, slots, frame, failover, silence, heap, puts, left, right or nodeI",
 		"ring:?node=1&nodes=3":                           "want 1 to 32 letters",
 		"ring:x?node=1&left=ivshmem:/a":                  "for the owner of the links",
 		"line:x?node=1&nodes=2&left=ivshmem:/a":          "option left: node 1 has wires right",

@@ -214,6 +214,13 @@ func (c *Client) Left(id int64) bool {
 	return left
 }
 
+// Present reports whether another client is there, or was when the server went.
+func (c *Client) Present(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peers[id] != nil
+}
+
 // Wait waits for an interrupt, or until another client has gone. Several may come as one. It fails after
 // Close.
 func (c *Client) Wait() error {

@@ -38,7 +38,7 @@ func Attach(c Config) (ntb.Attachment, error) {
 	}
 	a := &attachment{
 		config: c, opening: make(chan struct{}, 1), closed: make(chan struct{}),
-		hurried: make(chan struct{}, 1), epoch: rand.Uint32(),
+		hurried: make(chan struct{}, 1), epoch: rand.Uint32(), claim: claim{dead: c.deadTicks()},
 	}
 	if !a.polls() {
 		for _, wait := range c.Wait {
@@ -154,7 +154,7 @@ func (a *attachment) Open(ctx context.Context) (ntb.Device, error) {
 
 // takeEnd waits until it is known that no other process has a session at this end.
 func (a *attachment) takeEnd(ctx context.Context, s *session) error {
-	found := a.claim.first()
+	found := a.claim.first(a.config.Former)
 	if found == unknown {
 		tick := time.NewTicker(Tick)
 		defer tick.Stop()
@@ -262,7 +262,7 @@ func (a *attachment) linger() {
 	const look = Tick / 40
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	for range DeadTicks * Tick / look {
+	for range time.Second / look {
 		if page.Ended() || own.guard.Lost() {
 			return
 		}

@@ -11,9 +11,9 @@ import (
 // watched returns what a process that comes to side 0 finds, when live sessions there beat once a
 // tick.
 func watched(m pages, live ...*Page) finding {
-	c := claim{far: m[1]}
-	found := c.first()
-	for range 2 * DeadTicks {
+	c := claim{far: m[1], dead: 5}
+	found := c.first(nil)
+	for range 10 {
 		if found != unknown {
 			break
 		}
@@ -36,17 +36,17 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 	require.Equal(t, inUse, watched(m, a))
 	require.Equal(t, free, watched(m), "it was killed")
 	a.End()
-	c := claim{far: m[1]}
-	require.Equal(t, free, c.first(), "it has ended in order: there is nothing to watch")
+	c := claim{far: m[1], dead: 5}
+	require.Equal(t, free, c.first(nil), "it has ended in order: there is nothing to watch")
 	next := m.begin(0, 12)
 	next.Publish()
-	require.Equal(t, unknown, c.first())
+	require.Equal(t, unknown, c.first(nil))
 	c.begin(12)
-	require.Equal(t, free, c.first(), "it was our own")
+	require.Equal(t, free, c.first(nil), "it was our own")
 	require.True(t, c.holds())
 	m.begin(0, 13).Publish()
 	require.False(t, c.holds())
-	require.Equal(t, unknown, c.first())
+	require.Equal(t, unknown, c.first(nil))
 	for _, gone := range []uint64{0, ^uint64(0)} { // the peer is not set up, or the bridge is dead
 		w := ntb.MappedWindow(m[1], ntb.Cacheable)
 		for off := 0; off < PageSize; off += 8 {
@@ -57,14 +57,14 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 	}
 }
 
-// A heartbeat that stops short of DeadTicks is a process that was busy.
+// A heartbeat that stops for less than the limit is a process that was busy.
 func TestAnEndIsWatchedForAsLongAsADeadPeer(t *testing.T) {
 	m := newPages()
 	a := m.begin(0, 11)
 	a.Publish()
-	c := claim{far: m[1]}
-	require.Equal(t, unknown, c.first())
-	for range DeadTicks - 1 {
+	c := claim{far: m[1], dead: 5}
+	require.Equal(t, unknown, c.first(nil))
+	for range 4 {
 		require.Equal(t, unknown, c.next())
 	}
 	b := c
@@ -87,8 +87,8 @@ func TestSeedsOfClaims(t *testing.T) {
 			x := rng.IntN(2)
 			switch steps[x] {
 			case 0:
-				c[x] = claim{far: m[1]}
-				if c[x].first() != free {
+				c[x] = claim{far: m[1], dead: 5}
+				if c[x].first(nil) != free {
 					steps[x] = 3 // it watches, and the other one beats
 					holds[x] = false
 				}

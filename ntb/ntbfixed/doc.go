@@ -26,8 +26,8 @@
 // Two processes may have been given the same end. Only what each stores shows it to the other. So
 // before a side stores anything, and while it waits for the peer, it looks at the words of its own
 // end in the peer's page. If a session is there that has not ended, the side looks at its heartbeat
-// for [DeadTicks] ticks. If that goes on, Open fails with [ntb.ErrInUse]. An end whose process was
-// killed is therefore free after a second.
+// for as long as [Silence] says. If that goes on, Open fails with [ntb.ErrInUse]. So an end whose process was
+// killed is free after that time, or at once where Former knows.
 //
 // A side that is Sole leaves that out, and so reads across the bridge in Order alone.
 //
@@ -36,7 +36,8 @@
 // Where the memory itself can become another one's, as that of a link that is cut and mended, [Reattach]
 // attaches again. Its Open goes on until there is a session.
 //
-// A process that is stopped loses its link after [DeadTicks] ticks without a heartbeat.
+// A process that is stopped, or gets no processor, keeps its link where the peer knows that it has not ended: from
+// a server, or by a lock. Elsewhere it loses it after [Silence] without a heartbeat.
 //
 // # Interrupts
 //

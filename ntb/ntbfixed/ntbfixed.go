@@ -1,7 +1,9 @@
 package ntbfixed
 
 import (
+	"cmp"
 	"errors"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -37,7 +39,7 @@ type Config struct {
 	// Zeros is not for memory of a function, which takes long to read.
 	Zeros bool
 	// Lingers is set if the peer's memory goes with this side. Close then waits until the peer has kept what
-	// has arrived, for DeadTicks ticks at the most.
+	// has arrived, for a second at the most.
 	Lingers bool
 	// Sole is set if no other process can have a session at this end. Else Open looks for one in the
 	// peer's memory, and so reads across the bridge.
@@ -55,10 +57,18 @@ type Config struct {
 	// at. If there are none, this side cannot be interrupted. Then it
 	// looks at the doorbell words from time to time, see the package comment.
 	Wait []func() error
+	// Silence is how long the peer's heartbeat may stand still before its session ends, where nobody says when
+	// a process ends. It is a multiple of Tick, at least five; 0 stands for the package's Silence.
+	Silence time.Duration
+	// Told is set if somebody says when this side's process ends: the peer's Gone, if it has one.
+	Told bool
 	// Gone reports whether the peer whose ID is id has gone for good, though its page does not
-	// say so. It is called after interrupts and at each tick. Nil stands for a function that reports
-	// false.
-	Gone func(id uint32) bool
+	// say so, and whether that is known. It is called after interrupts and at each tick. While it knows, and the
+	// peer is Told, silence does not end a session. Nil stands for a function that knows nothing.
+	Gone func(id uint32) (gone, known bool)
+	// Former reports whether another process that was Told, and had this end and an ID, has gone. Nil stands for a
+	// function that reports false.
+	Former func(id uint32) bool
 	// Down is closed when the link to the peer's memory has ended. It ends a session at once, and then
 	// Open fails. Nil stands for memory that stays.
 	Down <-chan struct{}
@@ -73,6 +83,10 @@ type Attached struct {
 	Window   int         // bytes of a session's windows, or the most that they can have
 	Replaced func() bool // reports whether there is other memory now
 }
+
+// deadTicks returns after how many ticks without a heartbeat a session is dead. The first of them may come up to a tick after
+// the last heartbeat.
+func (c *Config) deadTicks() int { return max(5, int(cmp.Or(c.Silence, Silence)/Tick)) - 1 }
 
 // ErrReplaced reports that there is other memory now than what an end is attached to.
 var ErrReplaced = errors.New("ntbfixed: the memory was replaced")

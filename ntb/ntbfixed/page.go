@@ -23,6 +23,7 @@ const (
 	heartbeatAt = 32
 	idAt        = 40
 	sizesAt     = 48
+	toldAt      = 56
 	spadsAt     = 64
 	bellsAt     = 128
 	markAt      = 192
@@ -43,10 +44,9 @@ const (
 const (
 	// Tick is how often a side changes its heartbeat and looks at the peer's. Each wakes the process.
 	Tick = 200 * time.Millisecond
-	// DeadTicks is the number of a side's own ticks without a change of the peer's heartbeat
-	// after which the peer counts as dead. Ticks are counted, not time: a machine that is
-	// busy or suspended delays that side as well.
-	DeadTicks = 5
+	// Silence is how long a side hears no heartbeat before the peer counts as dead, unless Config says otherwise.
+	// Ticks are counted, not time: a machine that is busy or suspended delays that side as well.
+	Silence = 5 * time.Second
 )
 
 // A Step is the result of a look during bring-up.
@@ -71,6 +71,7 @@ type Page struct {
 	epoch uint32     // of this session; immutable
 	id    uint64     // the word of this side's id; constant after the first Publish
 	sizes uint64     // that of the sizes of its windows; likewise
+	told  bool       // SetTold was called; likewise
 
 	// Of that goroutine.
 	found    uint32 // epoch of the peer's session at the last look
@@ -103,6 +104,16 @@ func (p *Page) PeerID() (id uint32, interrupts, ok bool) {
 	return uint32(word), above == interrupted, above == interrupted || above == named
 }
 
+// SetTold has Publish tell the peer that somebody says when this side's process ends. It is called before the first
+// Publish.
+func (p *Page) SetTold() { p.told = true }
+
+// Told reports whether the peer whose session was answered has said so.
+func (p *Page) Told() bool { return toldOf(p.own, p.answered) }
+
+// toldOf reports whether the session with an epoch has said so in a page.
+func toldOf(page []byte, epoch uint32) bool { return ntb.Load64(page, toldAt) == uint64(epoch)|1<<32 }
+
 // SetSizes has Publish tell the peer how many bytes of window this side takes, and how many it can store
 // to, both multiples of PageSize. It is called before the first Publish.
 func (p *Page) SetSizes(in, out int) { p.sizes = uint64(in/PageSize) | uint64(out/PageSize)<<32 }
@@ -122,6 +133,9 @@ func (p *Page) Publish() {
 	p.pulse()
 	p.peer.Publish64(idAt, p.id)
 	p.peer.Publish64(sizesAt, p.sizes)
+	if p.told {
+		p.peer.Publish64(toldAt, uint64(p.epoch)|1<<32)
+	}
 	p.peer.Publish64(epochAt, uint64(p.epoch))
 	p.peer.Publish64(seenAt, uint64(p.answered)|uint64(p.epoch)<<32)
 	p.peer.Publish64(magicAt, pageMagic<<32|pageVersion)
@@ -198,16 +212,15 @@ func (p *Page) behind(own []byte) *Page { return &Page{own: own, answered: p.ans
 // one.
 func (p *Page) End() { p.peer.Publish64(stateAt, uint64(p.epoch)|stateEnded<<32) }
 
-// Tick is called at each tick of a session. It changes the heartbeat and reports whether the
-// peer's has changed within DeadTicks.
-func (p *Page) Tick() (alive bool) {
+// Tick is called at each tick of a session. It changes the heartbeat and returns how many ticks the peer's
+// has not changed for.
+func (p *Page) Tick() (silent int) {
 	p.pulse()
+	p.silent++
 	if heard := ntb.Load64(p.own, heartbeatAt); heard != p.heard {
 		p.heard, p.silent = heard, 0
-		return true
 	}
-	p.silent++
-	return p.silent < DeadTicks
+	return p.silent
 }
 
 // pulse changes the heartbeat.

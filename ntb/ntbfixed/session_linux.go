@@ -84,6 +84,9 @@ func newSession(a *attachment) (*session, error) {
 	if !a.polls() || a.config.Named {
 		s.page.SetID(a.config.ID, !a.polls())
 	}
+	if a.config.Told {
+		s.page.SetTold()
+	}
 	s.inbound = s.own.mem[PageSize:len(s.own.mem):len(s.own.mem)]
 	s.outbound = out.Part(PageSize, out.Len()-PageSize)
 	s.page.SetSizes(len(s.inbound), s.outbound.Len())
@@ -125,6 +128,7 @@ func (s *session) keepAlive() {
 	tick := time.NewTicker(Tick)
 	defer tick.Stop()
 	s.look() // what came before
+	silent := 0
 	for {
 		select {
 		case <-s.down:
@@ -134,14 +138,11 @@ func (s *session) keepAlive() {
 			return
 		case <-s.kick:
 		case <-tick.C:
-			if !s.page.Tick() {
-				s.takeDown()
-				return
-			}
+			silent = s.page.Tick()
 			s.look() // the interrupt of a doorbell may have been lost
 		}
 		// A peer that stores to the mark, which is this side's alone, ends the session too: Gone is true for ever.
-		ended := s.page.Ended() || s.peerGone() || s.lost() || s.lostView()
+		ended := s.page.Ended() || s.peerGone(silent) || s.lost() || s.lostView()
 		if !ended && s.gone() {
 			slog.Warn("ntbfixed: the peer has stored where only this side does, and the session ends", "backend", s.caps.Backend)
 			ended = true
@@ -281,14 +282,17 @@ func (s *session) keepOwn() error {
 	return errors.Join(err, still.unmap())
 }
 
-// peerGone reports whether the peer has gone without ending its session.
-func (s *session) peerGone() bool {
-	gone := s.attachment.config.Gone
-	if gone == nil {
-		return false
+// peerGone reports whether the peer has gone without ending its session, by those who know, or else by its silence,
+// in ticks.
+func (s *session) peerGone(silent int) bool {
+	if ask := s.attachment.config.Gone; ask != nil {
+		id, _, ok := s.page.PeerID()
+		gone, known := ask(id)
+		if ok && known && (gone || s.page.Told()) {
+			return gone
+		}
 	}
-	id, _, ok := s.page.PeerID()
-	return ok && gone(id)
+	return silent >= s.attachment.config.deadTicks()
 }
 
 // interrupted is called for each interrupt.

@@ -96,6 +96,7 @@ func TestInboundMemoryIsMappedOverOther(t *testing.T) {
 func TestALinkEndsWithoutAHeartbeat(t *testing.T) {
 	leak.Check(t)
 	a, b := pair(t, 4<<10)
+	a.(*attachment).config.Silence = time.Second
 	x, y := open(t, a, b)
 	defer x.Close()
 	defer y.Close()
@@ -110,6 +111,35 @@ func TestALinkEndsWithoutAHeartbeat(t *testing.T) {
 		t.Fatal("the link stays up")
 	}
 	require.False(t, x.LinkUp())
+}
+
+// One of which somebody knows whether its process has ended does not end by silence. What was known is not believed
+// of a peer that does not say so, or when those who know have gone.
+func TestSilenceOfWhoLives(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	x, y := &a.(*attachment).config, &b.(*attachment).config
+	var gone, known atomic.Bool
+	known.Store(true)
+	x.Silence, x.Gone = time.Second, func(uint32) (bool, bool) { return gone.Load(), known.Load() }
+	y.Told, y.Named = true, true
+	for name, end := range map[string]func(){
+		"gone":         func() { gone.Store(true) },
+		"nobody knows": func() { known.Store(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			gone.Store(false)
+			known.Store(true)
+			s, other := open(t, a, b)
+			defer s.Close()
+			defer other.Close()
+			require.NoError(t, other.(*session).peer.scratch()) // from here on it reaches nobody
+			time.Sleep(2 * time.Second)
+			require.True(t, s.LinkUp())
+			end()
+			require.ErrorIs(t, s.WaitDoorbell(0), ntb.ErrLinkDown)
+		})
+	}
 }
 
 // An interrupt may be lost. Its doorbell is found by the next look, at a heartbeat.

@@ -23,6 +23,9 @@ import (
 //
 // The file is opened when a session is opened, and again if there is another one then. A file that
 // becomes smaller ends the session.
+//
+// A process locks its end by a byte far behind the end of the file, where the file system has locks. So the other one knows
+// whether it has ended, however long it says nothing. One that has the file as a PCI function has no lock.
 func AttachFile(path string, place Place) (ntb.Attachment, error) {
 	if err := place.check(); err != nil {
 		return nil, err
@@ -59,6 +62,12 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 	if err := place.memories(&config, int(file.Fd()), 0, st.Size()); err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
+	if config.Told, err = lockEnd(file, config.Own.Offset); err != nil {
+		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
+	}
+	config.Named = config.Told // an id of 0: the lock names it
+	config.Gone = func(uint32) (gone, known bool) { return !isLocked(file, config.Peer.Offset), true }
+	config.Former = func(uint32) bool { return config.Told } // this process has the lock that it had
 	page, err := pageOf(file)
 	if err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
@@ -75,6 +84,28 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 		now, err := os.Stat(path)
 		return err != nil || !os.SameFile(st, now) || st.Size() != now.Size()
 	}}, nil
+}
+
+// lockAt is where the bytes are that processes lock, from the offsets of their areas on.
+const lockAt = 1 << 61
+
+// lockEnd locks the end whose area begins at an offset of a file, until that is closed. It reports false where the file
+// system has no locks. The error wraps ntb.ErrInUse if another process has the end.
+func lockEnd(file *os.File, area int64) (bool, error) {
+	switch err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: lockAt + area, Len: 1}); err {
+	case nil:
+		return true, nil
+	case unix.EAGAIN, unix.EACCES:
+		return false, ntb.ErrInUse
+	default:
+		return false, nil
+	}
+}
+
+// isLocked reports whether another open file has locked the end whose area begins at an offset.
+func isLocked(file *os.File, area int64) bool {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: lockAt + area, Len: 1}
+	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
 }
 
 // pageOf returns the size of a file's pages. What is mapped of it begins with one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"syscall"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 )
@@ -21,6 +22,8 @@ type Place struct {
 	Heap int
 	// Least is how much of each window is needed besides.
 	Least int
+	// Silence is that of ntbfixed.Config.
+	Silence time.Duration
 }
 
 func (p Place) check() error {
@@ -73,6 +76,7 @@ func (p Place) memories(c *ntbfixed.Config, fd int, from, size int64) error {
 	c.OwnHeap = part(off, p.Heap)
 	off, _ = p.HeapAt(size, p.Peer)
 	c.PeerHeap = part(off, p.Heap)
+	c.Silence = p.Silence
 	return p.CheckHeap(size)
 }
 

@@ -36,7 +36,9 @@ func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, 
 		ID:        uint32(client.ID()),
 		Interrupt: func(id uint32, _ int) { client.Interrupt(int64(id)) },
 		Wait:      []func() error{client.Wait},
-		Gone:      func(id uint32) bool { return client.Left(int64(id)) },
+		Told:      true,
+		Gone:      func(id uint32) (gone, known bool) { return client.Left(int64(id)), !over(client.Gone()) },
+		Former:    func(id uint32) bool { return !client.Present(int64(id)) && !over(client.Gone()) },
 		Stop:      func() { client.Close() },
 	}
 	var inner ntb.Attachment
@@ -46,12 +48,15 @@ func connect(ctx context.Context, path string, place Place) (ntbfixed.Attached, 
 	if err != nil {
 		return ntbfixed.Attached{}, errors.Join(err, client.Close())
 	}
-	return ntbfixed.Attached{Attachment: inner, Window: config.Own.Len - ntbfixed.PageSize, Replaced: func() bool {
-		select {
-		case <-client.Gone():
-			return true
-		default:
-			return false
-		}
-	}}, nil
+	return ntbfixed.Attached{Attachment: inner, Window: config.Own.Len - ntbfixed.PageSize, Replaced: func() bool { return over(client.Gone()) }}, nil
+}
+
+// over reports whether a channel is closed.
+func over(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

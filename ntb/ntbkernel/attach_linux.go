@@ -40,6 +40,7 @@ type Attachment struct {
 type bridge struct {
 	address string               // immutable
 	window  int                  // immutable
+	silence time.Duration        // immutable
 	open    func() (port, error) // opens the node; immutable
 
 	why atomic.Pointer[error] // why the link is not ready
@@ -60,7 +61,7 @@ func attachTo(address string, o Options, open func() (port, error)) (*Attachment
 	if err != nil {
 		return nil, err
 	}
-	b := &bridge{address: address, window: window, open: open}
+	b := &bridge{address: address, window: window, silence: o.Silence, open: open}
 	if _, err := b.opened(); err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ func (b *bridge) attach(ctx context.Context) (ntbfixed.Attached, error) {
 	config := ntbfixed.Config{
 		Own: b.memory(l, s.ownOffset, s.ownSize), Peer: b.memory(l, s.peerOffset, s.peerSize), Kind: ntb.Uncached, Backend: "kernel",
 		Untrusted: true, RemoteCPU: true, Revocable: true, Zeros: true, Sole: true, Lingers: true,
-		Down: g.down, Interrupt: func(uint32, int) {}, Stop: l.events.halt,
+		Silence: b.silence, Down: g.down, Interrupt: func(uint32, int) {}, Stop: l.events.halt,
 	}
 	if s.combining {
 		config.Kind = ntb.WriteCombining

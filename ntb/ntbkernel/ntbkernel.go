@@ -3,6 +3,7 @@ package ntbkernel
 import (
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 )
@@ -17,6 +18,9 @@ type Options struct {
 	// Window is the most bytes that are used of each window, a multiple of 4096. 0 stands for
 	// DefaultWindow.
 	Window int
+	// Silence is how long the other side's heartbeat may stand still before its session ends, although the kernel
+	// says nothing; 0 stands for ntbfixed.Silence. A process that ends is noticed at once.
+	Silence time.Duration
 }
 
 func (o Options) window() (int, error) {
