@@ -3,6 +3,7 @@
 package ntbkernel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,10 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -227,6 +230,109 @@ func TestModuleRefusesToSleep(t *testing.T) {
 		require.NoError(t, err)
 		return len(entries) >= 4 // two ports beside bind and unbind
 	})
+	states, err := os.ReadFile("/sys/power/state")
+	if !strings.Contains(string(states), "freeze") {
+		t.Skipf("this kernel does not sleep: %s, %v", states, err)
+	}
 	require.ErrorIs(t, os.WriteFile("/sys/power/state", []byte("freeze"), 0), syscall.EBUSY)
 	require.Contains(t, strings.Join(log.lines(), "\n"), "unload ntb_cdev before this machine sleeps")
+}
+
+// setCable has the ends of the bridge in software be connected, or not.
+func setCable(t *testing.T, to bool) {
+	t.Helper()
+	value := map[bool]string{true: "Y", false: "N"}[to]
+	require.NoError(t, os.WriteFile("/sys/module/"+softpair+"/parameters/cable", []byte(value), 0))
+}
+
+// Pages that are mapped while the link goes down show nothing of the peer's memory after that.
+func TestModuleFaultsBesideCuts(t *testing.T) {
+	addresses := softPair(t, "")
+	n, other := openEnd(t, addresses[0]), openEnd(t, addresses[1])
+	page := os.Getpagesize()
+	for round := range 20 {
+		own, _ := mapEnd(t, other)
+		s := ready(t, n)
+		var maps [][]byte
+		began, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				m, err := mapRange(n, s.peerOffset, int(s.peerSize), readWrite, unix.MAP_SHARED)
+				if err != nil {
+					return // the link is down
+				}
+				for at := 0; at < len(m); at += page {
+					m[at] = 1
+				}
+				if len(maps) == 0 {
+					close(began)
+				}
+				maps = append(maps, m)
+			}
+		}()
+		<-began
+		time.Sleep(time.Duration(round%5) * time.Millisecond)
+		setCable(t, false)
+		<-ended
+		for _, m := range maps {
+			for at := 0; at < len(m); at += page {
+				m[at] = 0x77
+			}
+			require.NoError(t, unix.Munmap(m))
+		}
+		require.Zero(t, bytes.Count(own, []byte{0x77}), "round %d, of %d mappings", round, len(maps))
+		setCable(t, true)
+	}
+}
+
+// No doorbell is lost beside others, and events may be exchanged meanwhile.
+func TestModuleRingsBesideRings(t *testing.T) {
+	addresses := softPair(t, "")
+	a, b := openEnd(t, addresses[0]), openEnd(t, addresses[1])
+	_, peer := mapEnd(t, a)
+	own, _ := mapEnd(t, b)
+	e, err := newEvents(2)
+	require.NoError(t, err)
+	defer e.close()
+	require.NoError(t, b.setEvents(e.fds))
+	require.NoError(t, e.files[1].SetReadDeadline(time.Now().Add(10*guard)))
+	out := ntb.MappedWindow(peer, ntb.Uncached)
+	const rings = 100
+	for round := range uint64(200) {
+		last := (round + 1) * rings
+		var senders sync.WaitGroup
+		for at := range 2 {
+			senders.Go(func() {
+				for i := round*rings + 1; i <= last; i++ {
+					out.Publish64(8*at, i)
+					_ = a.ring(0)
+				}
+			})
+		}
+		for ntb.Load64(own, 0) < last || ntb.Load64(own, 8) < last {
+			require.NoError(t, e.wait(1), "round %d", round)
+		}
+		senders.Wait()
+	}
+	stop := make(chan struct{})
+	var ringing sync.WaitGroup
+	ringing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = a.ring(0)
+			}
+		}
+	})
+	for range 2000 {
+		other, err := newEvents(2)
+		require.NoError(t, err)
+		require.NoError(t, b.setEvents(other.fds))
+		require.NoError(t, other.close())
+	}
+	close(stop)
+	ringing.Wait()
 }

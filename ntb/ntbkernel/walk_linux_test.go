@@ -435,7 +435,7 @@ func (w *walk) connect(cable bool) bool {
 	if w.cable == cable {
 		return false
 	}
-	require.NoError(w.t, os.WriteFile("/sys/module/"+softpair+"/parameters/cable", []byte{map[bool]byte{true: 'Y', false: 'N'}[cable]}, 0))
+	setCable(w.t, cable)
 	w.cable = cable
 	w.disrupt()
 	return true

@@ -411,15 +411,21 @@ static int soft_db_clear_mask(struct ntb_dev *ntb, u64 bits)
 static int soft_peer_db_set(struct ntb_dev *ntb, u64 bits)
 {
 	u64 up = soft_link_is_up(ntb, NULL, NULL);
+	unsigned long flags;
 	struct port *q;
 	int i;
 
 	if (bits & ~soft_db_valid_mask(ntb))
 		return -EINVAL;
 	for (i = 0; i < ports - 1; i++) {
+		if (!(up & BIT_ULL(i)))
+			continue;
+		/* A bit that is set already interrupts nobody. */
 		q = peer_of(port_of(ntb), i);
-		if (up & BIT_ULL(i))
-			soft_change(q, &q->db, 0, bits);
+		spin_lock_irqsave(&lock, flags);
+		interrupt(q, bits & ~q->db & ~q->db_mask);
+		q->db |= bits;
+		spin_unlock_irqrestore(&lock, flags);
 	}
 	return 0;
 }
