@@ -39,7 +39,7 @@ func install(dir string) error {
 		return fmt.Errorf("go list %s: %w: run this in a checkout of the module", module, err)
 	}
 	source := filepath.Join(strings.TrimSpace(string(out)), "cmd", "libsma")
-	for _, d := range []string{"bin", "include/mpp", "lib/pkgconfig"} {
+	for _, d := range []string{"bin", "include/mpp", "lib/pkgconfig", "share/man/man1"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
 		}
@@ -54,21 +54,26 @@ func install(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, compiler := range map[string]string{"oshcc": "gcc", "oshc++": "g++"} {
-		text := strings.NewReplacer("@NAME@", name, "@COMPILER@", compiler,
-			"@VERSION@", flags.VersionOf(name, info), "@OVERRIDE@", override[name]).Replace(compilerText)
-		if err := os.WriteFile(filepath.Join(dir, "bin", name), []byte(text), 0o755); err != nil {
+	for _, c := range []struct{ name, compiler, override, language, suffix string }{
+		{"oshcc", "gcc", "SHMEM_CC", "C", "c"}, {"oshc++", "g++", "SHMEM_CXX", "C++", "cc"},
+	} {
+		r := strings.NewReplacer("@NAME@", c.name, "@COMPILER@", c.compiler, "@VERSION@", flags.VersionOf(c.name, info),
+			"@OVERRIDE@", c.override, "@LANGUAGE@", c.language, "@SUFFIX@", c.suffix, "@SHMEMRUN@", "shmemrun")
+		if err := os.WriteFile(filepath.Join(dir, "bin", c.name), []byte(r.Replace(compilerText)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "share/man/man1", c.name+".1"), []byte(r.Replace(pageText)), 0o644); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(filepath.Join(dir, "lib/pkgconfig/libsma.pc"), []byte(packageText), 0o644)
 }
 
-// override has the variables that name another compiler.
-var override = map[string]string{"oshcc": "SHMEM_CC", "oshc++": "SHMEM_CXX"}
-
 //go:embed oshcc.sh
 var compilerText string
+
+//go:embed oshcc.1
+var pageText string
 
 const packageText = `prefix=${pcfiledir}/../..
 libdir=${prefix}/lib
