@@ -181,13 +181,18 @@ func TestModuleRefuses(t *testing.T) {
 	short := deviceInfo{argsz: uint32(unsafe.Sizeof(deviceInfo{})) - 8}
 	require.ErrorIs(t, pass(n, getInfo, &short), syscall.EINVAL)
 	whole := func(count int) uint32 { return uint32(unsafe.Offsetof(eventSet{}.files)) + uint32(4*count) }
+	var none [1 + maxDoorbells]int32
+	for i := range none {
+		none[i] = -1
+	}
 	for name, c := range map[string]struct {
 		set  eventSet
 		want error
 	}{
 		"flags":            {eventSet{argsz: whole(1), flags: 1, count: 1}, syscall.EINVAL},
 		"short":            {eventSet{argsz: whole(1), count: 2}, syscall.EINVAL},
-		"one too many":     {eventSet{argsz: whole(64), start: uint32(1 + s.doorbells), count: 1}, syscall.EINVAL},
+		"one too many":     {eventSet{argsz: whole(64), start: uint32(1 + s.doorbells), count: 1, files: none}, syscall.EINVAL},
+		"more than all":    {eventSet{argsz: whole(2 + s.doorbells), count: uint32(2 + s.doorbells), files: none}, syscall.EINVAL},
 		"far too many":     {eventSet{argsz: ^uint32(0), start: 1, count: ^uint32(0)}, syscall.EINVAL},
 		"far behind":       {eventSet{argsz: whole(1), start: ^uint32(0), count: 1}, syscall.EINVAL},
 		"a file of others": {eventSet{argsz: whole(1), count: 1, files: [1 + maxDoorbells]int32{int32(n.fd)}}, syscall.EINVAL},
@@ -348,6 +353,21 @@ func TestModuleRings(t *testing.T) {
 	for vector := range n {
 		require.Equal(t, 1, after[vector]-before[vector], "interrupts of vector %d", vector)
 	}
+}
+
+// A node that is opened has no events of the holder before.
+func TestModuleForgetsEvents(t *testing.T) {
+	addresses, nodes := openEnds(t)
+	e, err := newEvents(1)
+	require.NoError(t, err)
+	defer e.close()
+	require.NoError(t, nodes[1].setEvents(e.fds))
+	require.NoError(t, nodes[1].close())
+	var count [8]byte
+	_, _ = unix.Read(int(e.fds[0]), count[:]) // the link of that holder
+	ready(t, openEnd(t, addresses[1]))
+	_, err = unix.Read(int(e.fds[0]), count[:])
+	require.ErrorIs(t, err, unix.EAGAIN)
 }
 
 // When an end is taken away, its mappings and those of the other side reach nothing any more, also once it is back.

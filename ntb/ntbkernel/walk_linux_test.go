@@ -544,7 +544,7 @@ func TestModuleWalk(t *testing.T) {
 				_, name, _ := strings.Cut(w.log[len(w.log)-1], ": end ")
 				count[name[3:]]++
 				require.Empty(t, log.complaints())
-				if (i+1)%200 == 0 {
+				if (i+1)%25 == 0 {
 					t.Log(i+1, "steps") // who waits for the test hears of it
 				}
 			}
@@ -671,4 +671,21 @@ func TestModuleTakesAnyCalls(t *testing.T) {
 	_, peer := mapEnd(t, nodes[1])
 	peer[page] = ^own[page]
 	require.Equal(t, peer[page], own[page])
+}
+
+// A window that was perhaps not closed keeps its memory. The kernel may complain of that later, and once, so this test is the last.
+func TestModuleKeepsMemoryOfAnOpenWindow(t *testing.T) {
+	addresses, ok := bridgeFunctions()
+	if !ok {
+		t.Skip("there is no bridge")
+	}
+	haveSoftPair(t, "stuck=1")
+	n := openEnd(t, addresses[0])
+	ready(t, n)
+	require.NoError(t, n.close())
+	log := openKernelLog(t)
+	await(t, "unload", func() bool { return unloadModule("ntb_cdev") == nil })
+	said := strings.Join(log.lines(), "\n")
+	require.Equal(t, 2, strings.Count(said, "was not closed (-5): its memory is kept for ever"), said)
+	require.NotContains(t, said, "WARNING")
 }

@@ -21,6 +21,7 @@
  * Copyright (C) 2026 the ntbnet authors
  */
 
+#include <linux/delay.h>
 #include <linux/dma-map-ops.h>
 #include <linux/irq_work.h>
 #include <linux/module.h>
@@ -70,6 +71,10 @@ MODULE_PARM_DESC(outbound, "the side that stores translates, and its windows sho
 static unsigned long align = SZ_64K;
 module_param(align, ulong, 0444);
 MODULE_PARM_DESC(align, "what windows want memory aligned to (65536)");
+
+static unsigned int clear_delay;
+module_param(clear_delay, uint, 0444);
+MODULE_PARM_DESC(clear_delay, "microseconds until doorbells are cleared (0)");
 
 static bool stuck;
 module_param(stuck, bool, 0444);
@@ -395,6 +400,7 @@ static u64 soft_db_read(struct ntb_dev *ntb)
 
 static int soft_db_clear(struct ntb_dev *ntb, u64 bits)
 {
+	udelay(clear_delay);
 	return soft_change(port_of(ntb), &port_of(ntb)->db, bits, 0);
 }
 
