@@ -53,7 +53,7 @@ var (
 	// that its test names.
 	ntbModules = []string{
 		"drivers/ntb/ntb.ko", "drivers/pci/switch/switchtec.ko",
-		"drivers/ntb/hw/intel/ntb_hw_intel.ko", "drivers/ntb/hw/mscc/ntb_hw_switchtec.ko", "drivers/ntb/hw/epf/ntb_hw_epf.ko",
+		"drivers/ntb/hw/intel/ntb_hw_intel.ko", "drivers/ntb/hw/amd/ntb_hw_amd.ko", "drivers/ntb/hw/mscc/ntb_hw_switchtec.ko", "drivers/ntb/hw/epf/ntb_hw_epf.ko",
 		"drivers/ntb/ntb_transport.ko", "drivers/net/ntb_netdev.ko",
 		"drivers/ntb/test/ntb_tool.ko", "drivers/ntb/test/ntb_perf.ko", "drivers/ntb/test/ntb_pingpong.ko",
 	}

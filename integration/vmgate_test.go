@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/amd"
 	"github.com/ntbnet/ntbnet/internal/testing/epf"
 	"github.com/ntbnet/ntbnet/internal/testing/icelake"
 	"github.com/ntbnet/ntbnet/internal/testing/pcimodel"
@@ -62,6 +63,12 @@ var bridgeKinds = []bridgeKind{
 			"the cable is cut": "drivers/ntb/hw/epf/ntb_hw_epf.c, ntb_epf_peer_db_set: db_offset = readl(...), " +
 				"which a cut cable answers with ones, and writel(db_data, ndev->db_reg + ... + db_offset)",
 		},
+	},
+	{
+		name:    "amd",
+		make:    func() pcimodel.Bridge { return amd.New(1<<20, 2<<20) },
+		modules: []string{"ntb", "ntb_hw_amd"},
+		iommu:   true,
 	},
 }
 
