@@ -41,7 +41,8 @@ type bridged struct {
 // side is a machine at one end of a bridge.
 type side struct {
 	*vm
-	node string // of the process that has the bridge
+	node    string // of the process that has the bridge
+	settles time.Duration
 }
 
 // bridgeSystem is what machines with bridges start from. They have the module, which they load themselves.
@@ -97,7 +98,7 @@ func (b *bridged) startSide(i int) *vm {
 	if b.iommu[i] {
 		s.iommu = "intel-iommu,intremap=off"
 	}
-	b.sides[i] = &side{vm: s.startVM(b.t, nil, "operator")}
+	b.sides[i] = &side{vm: s.startVM(b.t, nil, "operator"), settles: b.kind.settles}
 	return b.sides[i].vm
 }
 
@@ -115,7 +116,7 @@ func (b *bridged) part(name string, f func(t *testing.T)) {
 				s.t = to
 			}
 		}
-		if line := b.kind.crash[name]; line != "" {
+		if line := b.kind.without[name]; line != "" {
 			t.Skip(line)
 		}
 		report(t)
@@ -146,6 +147,7 @@ func (b *bridged) leave() {
 
 func (s *side) join() {
 	s.t.Helper()
+	time.Sleep(s.settles)
 	require.Equal(s.t, "ready", s.must("start far far ntb"))
 	s.node = s.does("node")
 }
@@ -262,6 +264,7 @@ func (b *bridged) removed(t *testing.T) {
 	} {
 		b.lose([]int{0, 1}, func() { s.must("%s", way[0]) })
 		s.must("%s", way[1])
+		time.Sleep(s.settles)
 		b.converse()
 	}
 }
@@ -432,6 +435,9 @@ func TestVMBridgeConformance(t *testing.T) {
 			wantVM(t)
 			if !inFull(kind) {
 				t.Skip("NTBNET_VM=all runs it")
+			}
+			if kind.settles > 0 {
+				t.Skip("what the driver says of the link ends the first sessions")
 			}
 			s := bridgeSystem(t, kind, map[string]string{"tests": testsOf(t, "../ntb/ntbkernel"), "sdptests": testsOf(t, "../sdp")})
 			functions := kind.make().Functions()
