@@ -280,16 +280,22 @@ func TestModuleNextHolderFindsNothing(t *testing.T) {
 // What a process has stored at a side that has no process any more, the next one of the same side does not find.
 func TestModuleNextSenderFindsNothing(t *testing.T) {
 	addresses, nodes := openEnds(t)
-	s := ready(t, nodes[0])
-	peer, err := mapRange(nodes[0], s.peerOffset, int(s.peerSize), readWrite, unix.MAP_SHARED)
-	require.NoError(t, err)
-	for at := range peer {
-		peer[at] = 0xa5
+	store := func() {
+		s := ready(t, nodes[0])
+		peer, err := mapRange(nodes[0], s.peerOffset, int(s.peerSize), readWrite, unix.MAP_SHARED)
+		require.NoError(t, err)
+		for at := range peer {
+			peer[at] = 0xa5
+		}
+		require.NoError(t, unix.Munmap(peer))
 	}
+	store() // at a process
+	before := look(t, nodes[0]).generation
 	require.NoError(t, nodes[1].close())
-	require.NoError(t, unix.Munmap(peer))
+	await(t, "a link without a process", func() bool { s := look(t, nodes[0]); return s.Ready && s.generation != before })
+	store() // and at none
 	require.NoError(t, nodes[0].close())
-	_, peer = mapEnd(t, openEnd(t, addresses[0]))
+	_, peer := mapEnd(t, openEnd(t, addresses[0]))
 	require.Equal(t, len(peer), bytes.Count(peer, []byte{0}))
 }
 
