@@ -279,11 +279,11 @@ func TestModuleRingsBesideRings(t *testing.T) {
 	require.NoError(t, err)
 	defer e.close()
 	require.NoError(t, b.setEvents(e.fds))
-	require.NoError(t, e.files[1].SetReadDeadline(time.Now().Add(guard)))
 	out := ntb.MappedWindow(peer, ntb.Uncached)
 	const rings = 5
-	for round := range uint64(60) {
+	for round := range uint64(30) {
 		last := (round + 1) * rings
+		require.NoError(t, e.files[1].SetReadDeadline(time.Now().Add(guard)))
 		var senders sync.WaitGroup
 		for at := range 2 {
 			senders.Go(func() {
