@@ -273,8 +273,8 @@ func TestModuleFaultsBesideCuts(t *testing.T) {
 func TestModuleRingsBesideRings(t *testing.T) {
 	addresses := softPair(t, "clear_delay=1000")
 	a, b := openEnd(t, addresses[0]), openEnd(t, addresses[1])
+	own, _ := mapEnd(t, b) // which was opened last, so a has heard of that too
 	_, peer := mapEnd(t, a)
-	own, _ := mapEnd(t, b)
 	e, err := newEvents(2)
 	require.NoError(t, err)
 	defer e.close()
