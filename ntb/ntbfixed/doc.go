@@ -42,7 +42,7 @@
 // # Interrupts
 //
 // A side that takes interrupts writes its id into the peer's page, and the peer passes it to its
-// own way to interrupt. A side that takes none looks at the doorbell words instead. It looks 50 µs
+// own way to interrupt. A side that takes none looks at the doorbell words instead. It looks 20 µs
 // after it found one rung or rang one, then after twice as long each time, up to a millisecond.
 // After a second without any it looks every 10 ms.
 //

@@ -4,8 +4,9 @@ import "time"
 
 // Times between two looks of a side that takes no interrupts.
 const (
-	// firstLook follows a look that found something, and what this side announced.
-	firstLook = 50 * time.Microsecond
+	// firstLook follows a look that found something, and what this side announced. It is shorter than the
+	// waits of connections poll. Else one look that is too early has both sides of a small window sleep: see docs/hardware.md.
+	firstLook = 20 * time.Microsecond
 	// busyLook is the longest while data comes. Each look that finds nothing doubles the time
 	// up to it.
 	busyLook = time.Millisecond
