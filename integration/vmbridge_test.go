@@ -407,6 +407,20 @@ func TestVMWindows(t *testing.T) {
 		b.get(1 << 20)
 		b.leave()
 	})
+	t.Run("Switchtec's max_mw_size", func(t *testing.T) {
+		kind := bridgeKinds[1]
+		kind.iommu = false
+		kind.inTurn = []string{"ntb_hw_switchtec max_mw_size=4194304"} // of the direct window, which has 2 MiB without it
+		b := openBridge(t, kind)
+		for _, s := range b.sides {
+			until(t, "a window of 4 MiB each way", func() bool {
+				return strings.Contains(s.must("log"), "4096 KiB here; window 0: 4096 KiB there")
+			})
+		}
+		b.join()
+		b.converse()
+		b.leave()
+	})
 	t.Run("one without", func(t *testing.T) {
 		kind := kind
 		kind.iommu = true
