@@ -6,6 +6,7 @@
  *
  * The node is /dev/ntb/ADDRESS, ADDRESS being that of the PCI function.
  * One process may have it open at a time; a second open() fails with EBUSY.
+ * The link begins anew when it is opened or closed, and is ready a moment later.
  *
  * Copyright (C) 2026 the ntbnet authors
  */
