@@ -74,14 +74,17 @@ func testWords(t *testing.T, right, left string) {
 	t.Helper()
 	leak.Check(t)
 	line := "line:" + fabrictest.Name(t)
-	var device atomic.Pointer[ntb.Device] // the first one's, of the session that is now
+	var device, victim atomic.Pointer[ntb.Device] // the first one's and the second one's, of the session that is now
 	one, err := OpenWith(line+"?node=1&nodes=2&slots=2&frame=512&right="+right, Devices{Wrap: func(a, b ntb.Device) (ntb.Device, ntb.Device) {
 		device.Store(&a)
 		return a, b
 	}})
 	require.NoError(t, err)
 	defer one.Close()
-	two, err := Open(line + "?node=2&nodes=2&slots=2&frame=512&left=" + left)
+	two, err := OpenWith(line+"?node=2&nodes=2&slots=2&frame=512&left="+left, Devices{Wrap: func(a, b ntb.Device) (ntb.Device, ntb.Device) {
+		victim.Store(&a)
+		return a, b
+	}})
 	require.NoError(t, err)
 	defer two.Close()
 	ln, err := two.Listen("sdp", ":0")
@@ -124,6 +127,7 @@ func testWords(t *testing.T, right, left string) {
 	goOn("first")
 
 	const lanes, notes = 0x2000, 0x5000 // see scribbler_test.go and docs/protocol/link.md
+	require.EqualValues(t, 1, ntb.Load32((*victim.Load()).Inbound(), lanes+0x1000), "the first message has its number elsewhere")
 	var words []int
 	for at := 0; at < 0x480; at += 4 {
 		words = append(words, at)

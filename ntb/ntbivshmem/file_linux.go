@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/ntb"
@@ -66,7 +67,15 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
 	config.Named = config.Told // an id of 0: the lock names it
-	config.Gone = func(uint32) (gone, known bool) { return !isLocked(file, config.Peer.Offset), true }
+	// A lock that was never seen may be in another kernel, as of a file that a virtual machine has from its host.
+	var seen atomic.Bool
+	config.Gone = func(uint32) (gone, known bool) {
+		locked := isLocked(file, config.Peer.Offset)
+		if locked {
+			seen.Store(true)
+		}
+		return !locked, seen.Load()
+	}
 	config.Former = func(uint32) bool { return config.Told } // this process has the lock that it had
 	page, err := pageOf(file)
 	if err != nil {
