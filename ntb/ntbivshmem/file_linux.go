@@ -63,14 +63,14 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 	if err := place.memories(&config, int(file.Fd()), 0, st.Size()); err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
-	if config.Told, err = lockEnd(file, config.Own.Offset); err != nil {
+	if config.Told, err = lockEnd(file, place.index(place.Own, place.Peer)); err != nil {
 		return ntbfixed.Attached{}, fmt.Errorf("ntbivshmem: %s: %w", path, err)
 	}
 	config.Named = config.Told // an id of 0: the lock names it
 	// A lock that was never seen may be in another kernel, as of a file that a virtual machine has from its host.
 	var seen atomic.Bool
 	config.Gone = func(uint32) (gone, known bool) {
-		locked := isLocked(file, config.Peer.Offset)
+		locked := isLocked(file, place.index(place.Peer, place.Own))
 		if locked {
 			seen.Store(true)
 		}
@@ -95,13 +95,13 @@ func attachFile(path string, place Place) (_ ntbfixed.Attached, err error) {
 	}}, nil
 }
 
-// lockAt is where the bytes are that processes lock, from the offsets of their areas on.
+// lockAt is where the bytes are that processes lock, one for each area, however long the file is.
 const lockAt = 1 << 61
 
-// lockEnd locks the end whose area begins at an offset of a file, until that is closed. It reports false where the file
+// lockEnd locks the end whose area has a number, until the file is closed. It reports false where the file
 // system has no locks. The error wraps ntb.ErrInUse if another process has the end.
-func lockEnd(file *os.File, area int64) (bool, error) {
-	switch err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: lockAt + area, Len: 1}); err {
+func lockEnd(file *os.File, area int) (bool, error) {
+	switch err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: lockAt + int64(area), Len: 1}); err {
 	case nil:
 		return true, nil
 	case unix.EAGAIN, unix.EACCES:
@@ -111,9 +111,9 @@ func lockEnd(file *os.File, area int64) (bool, error) {
 	}
 }
 
-// isLocked reports whether another open file has locked the end whose area begins at an offset.
-func isLocked(file *os.File, area int64) bool {
-	l := unix.Flock_t{Type: unix.F_WRLCK, Start: lockAt + area, Len: 1}
+// isLocked reports whether another open file has locked the end whose area has a number.
+func isLocked(file *os.File, area int) bool {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: lockAt + int64(area), Len: 1}
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
 }
 

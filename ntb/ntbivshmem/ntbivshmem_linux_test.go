@@ -347,6 +347,33 @@ func TestAFileShrinks(t *testing.T) {
 	}
 }
 
+// An end has one lock, however long the file is when a process takes it. Another end never has that one.
+func TestEndsHaveLocksOfTheirOwn(t *testing.T) {
+	leak.Check(t)
+	path := newMemory(t, 1<<20)
+	a, b := fileEnds(t, path, 2, 0, 1)
+	x, y := open(t, a, b)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	for _, size := range []int64{0, 1 << 16} {
+		require.NoError(t, os.Truncate(path, size))
+		for own := range 2 {
+			other, err := AttachFile(path, Place{Places: 2, Own: own, Peer: 1 - own})
+			require.NoError(t, err)
+			_, err = other.Open(ctx)
+			require.ErrorIs(t, err, ntb.ErrInUse, "of this end, with %d bytes", size)
+			require.NoError(t, other.Close())
+		}
+	}
+	require.NoError(t, a.Close())
+	other, err := AttachFile(path, Place{Places: 2, Own: 0, Peer: 1})
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, 0))
+	_, err = other.Open(ctx)
+	require.ErrorContains(t, err, "has 0 bytes", "nobody has this end")
+	require.NoError(t, errors.Join(other.Close(), x.Close(), y.Close(), b.Close()))
+}
+
 // Memory for heaps is not of the windows. No session clears it, a session that has ended stores nothing there, and one ends
 // when it has gone.
 func TestMemoryForHeaps(t *testing.T) {

@@ -38,14 +38,20 @@ func (p Place) check() error {
 // the one at place writer writes.
 func (p Place) area(size int64, owner, writer int) (off int64, n int) {
 	each := size / int64(p.Places*(p.Places-1)) &^ (ntbfixed.PageSize - 1)
-	if writer > owner {
-		writer--
-	}
-	off, n = each*int64(owner*(p.Places-1)+writer), int(each)
-	if writer == p.Places-2 {
+	i := p.index(owner, writer)
+	off, n = each*int64(i), int(each)
+	if i%(p.Places-1) == p.Places-2 {
 		n -= p.Heap
 	}
 	return off, n
+}
+
+// index returns the number of that area, from 0 on.
+func (p Place) index(owner, writer int) int {
+	if writer > owner {
+		writer--
+	}
+	return owner*(p.Places-1) + writer
 }
 
 // HeapAt returns where in a memory of size bytes a place has its Heap bytes: at the end of the last of the areas that
