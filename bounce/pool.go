@@ -75,6 +75,7 @@ type Pool struct {
 	madeRoom    time.Time          // when makeRoom last looked; guarded by mu
 	retained    int                // freed memory of small queues that was not returned to the system; guarded by mu
 	warm        warm               // that of large ones; guarded by mu
+	recent      recent             // what connections used; guarded by mu
 	coolEvery   time.Duration      // tests make it shorter before they begin
 	shrinker    *time.Timer        // calls shrink; guarded by mu
 	shrinking   bool               // shrinker is set; guarded by mu
@@ -193,14 +194,19 @@ func (p *Pool) alloc(size, old int) (queue, bool) {
 	if !ok {
 		return queue{}, false
 	}
-	p.retained = max(0, p.retained-size)
-	p.warm.take(off-p.blocks.base, size)
 	if old > 0 {
 		p.growing()
 	}
+	return p.take(off, size), true
+}
+
+// take has a block that was allocated be a queue. The caller holds p.mu.
+func (p *Pool) take(off, size int) queue {
+	p.retained = max(0, p.retained-size)
+	p.warm.take(off-p.blocks.base, size)
 	q := queue{off: off, mem: p.peer.Local()[off : off+size : off+size]}
 	ntb.Clear64(q.mem, 0)
-	return q, true
+	return q
 }
 
 // How much freed memory of small queues is kept for the next connection rather than returned to the
@@ -273,6 +279,9 @@ type Used struct {
 	Pairs int // endpoints of connections
 	Slots int // of the peer; each endpoint has one
 	Bytes int // in queues
+
+	// Memory of queues that have ended, which is kept for the next ones, and how much that may be.
+	Warm, MaxWarm int
 }
 
 // Used returns what connections hold now. All is 0 when both sides of each are
@@ -281,7 +290,11 @@ func (p *Pool) Used() Used {
 	slots := p.peer.Attached()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Used{Pairs: len(p.pairs), Slots: slots, Bytes: p.blocks.used}
+	u := Used{Pairs: len(p.pairs), Slots: slots, Bytes: p.blocks.used}
+	if !p.down && p.peer.Caps().Reclaims {
+		u.Warm, u.MaxWarm = p.warm.bytes+p.retained, maxWarm+maxRetained
+	}
+	return u
 }
 
 // Endpoint is what one side of a connection sends to the other: where its control
@@ -313,7 +326,7 @@ func errFull(what string) error {
 // Connect. The error wraps ENOBUFS if the window is full, and ECONNRESET if the
 // link is down.
 func (p *Pool) NewPair() (*Pair, error) {
-	q, ok := p.alloc(minQueue, 0)
+	q, ok := p.first()
 	if !ok && !p.Hold() {
 		return nil, fmt.Errorf("link down: %w", syscall.ECONNRESET)
 	} else if !ok {
@@ -373,6 +386,7 @@ func (p *Pool) remove(c *Pair) {
 	}
 	delete(p.pairs, c)
 	p.closed.Add(stats)
+	p.recent.ended(int(c.r.granter.latest.Load()), stats.BytesRead)
 	p.mu.Unlock()
 
 	c.w.tx.dma.release()

@@ -51,6 +51,64 @@ func (w *warm) put(off, n int) bool {
 	return true
 }
 
+// has reports whether all n bytes from off on are kept.
+func (w *warm) has(off, n int) bool {
+	for i := off / chunk; i*chunk < off+n; i++ {
+		if w.bits[i/64]&(1<<(i%64)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// recent is how large a queue connections of late needed. The pool's mu guards it.
+type recent struct {
+	size int // the largest that one of the last few did
+	less int // how many of them in a row needed less
+}
+
+// recentFew is how many connections that need less make size smaller.
+const recentFew = 8
+
+// ended counts a connection that had a queue of size bytes, and read n in all.
+func (r *recent) ended(size int, n uint64) {
+	for size = min(size, bulkQueue); size >= chunk && n <= uint64(size/growth); {
+		size /= growth // it began with that much
+	}
+	if r.less++; size >= r.size || r.less >= recentFew {
+		r.size, r.less = size, 0
+	}
+}
+
+// first allocates the queue with which a connection begins.
+func (p *Pool) first() (queue, bool) {
+	if q, ok := p.firstWarm(); ok {
+		return q, true
+	}
+	return p.alloc(minQueue, 0)
+}
+
+// firstWarm allocates one as large as those before it needed, or a step less, if there is warm memory for that. It costs no
+// more than a small one then, which would take time to grow.
+func (p *Pool) firstWarm() (queue, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for size := min(p.recent.size, p.opts.Buffer); size >= chunk && !p.down; size /= growth {
+		if size > p.warm.bytes || !p.mayGrow(size, 0) {
+			continue
+		}
+		off, ok := p.blocks.alloc(size)
+		if ok && p.warm.has(off-p.blocks.base, size) {
+			p.growing()
+			return p.take(off, size), true
+		}
+		if ok {
+			p.blocks.release(off, size)
+		}
+	}
+	return queue{}, false
+}
+
 // cooling has cool look after a while. The caller holds p.mu.
 func (p *Pool) cooling() {
 	if p.warm.runs || p.down || !p.peer.Caps().Reclaims {

@@ -1,6 +1,7 @@
 package bounce
 
 import (
+	"io"
 	"math/bits"
 	"math/rand/v2"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -136,4 +138,78 @@ func TestWarmMemoryGoesBack(t *testing.T) {
 	require.Zero(t, p.warm.bytes)
 	p.mu.Unlock()
 	p.release(small)
+}
+
+// converse makes a connection, over which one side sends messages of size bytes, each of which the other sends back.
+func converse(t *testing.T, pa, pb *Pool, size int) (a, b Stats) {
+	t.Helper()
+	ca, cb := connect(t, pa, pb)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, size)
+		for range 4 {
+			_, err := io.ReadFull(cb, buf)
+			assert.NoError(t, err)
+			_, err = cb.Write(buf)
+			assert.NoError(t, err)
+		}
+	}()
+	buf := make([]byte, size)
+	for range 4 {
+		_, err := ca.Write(buf)
+		require.NoError(t, err)
+		_, err = io.ReadFull(ca, buf)
+		require.NoError(t, err)
+	}
+	<-done
+	a, b = ca.Stats(), cb.Stats()
+	require.NoError(t, ca.Close())
+	require.NoError(t, cb.Close())
+	require.Eventually(t, func() bool { return pa.Used().Pairs+pb.Used().Pairs == 0 }, time.Minute, time.Millisecond)
+	return a, b
+}
+
+// A connection begins with a queue as large as those before it needed: it asks for no other one, and waits for none.
+func TestConnectionsBeginAsOthersEnded(t *testing.T) {
+	leak.Check(t)
+	pa, pb := memPools(t, Options{})
+	const large, small = 200 << 10, 1 << 10
+	a, b := converse(t, pa, pb, large)
+	require.NotZero(t, a.MovesWritten)
+	require.NotZero(t, b.MovesWritten)
+	used := pa.blocks.used
+	for range 3 {
+		a, b = converse(t, pa, pb, large)
+		a.Add(b)
+		require.Zero(t, a.MovesWritten)
+		require.Zero(t, a.StallsSmall)
+	}
+	require.Equal(t, bulkQueue, pa.recent.size)
+	for range recentFew + 1 {
+		converse(t, pa, pb, small)
+	}
+	require.Less(t, pa.recent.size, chunk, "connections that need little begin with little")
+	require.Equal(t, used, pa.blocks.used)
+}
+
+// Many connections at once begin with large queues while there is warm memory, and the others with small ones.
+func TestWarmMemoryIsForAll(t *testing.T) {
+	leak.Check(t)
+	pa, pb := memPools(t, Options{})
+	converse(t, pa, pb, 200<<10)
+	var all []*Pair
+	large := 0
+	for range 20 {
+		a, b := connect(t, pa, pb)
+		all = append(all, a, b)
+		if len(a.r.rx.mem) >= chunk {
+			large++
+		}
+	}
+	require.NotZero(t, large)
+	require.LessOrEqual(t, pa.blocks.used, maxWarm+20*minQueue)
+	for _, c := range all {
+		require.NoError(t, c.Close())
+	}
 }

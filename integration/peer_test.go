@@ -69,6 +69,7 @@ var roles = map[string]func(p *self) error{
 	"operator":  playOperator,
 	"pour":      playPour,
 	"selftest":  playSelftest,
+	"planter":   playPlanter,
 }
 
 func init() {

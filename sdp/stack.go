@@ -144,7 +144,7 @@ func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.OtherHolder, s.listeners.Refused = f.OtherHolder, f.Refuse
 	s.listeners.HandedOver = func(port int) bool { return f.HandedOver(port, -1) }
 	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
-	f.Describe(s.connections)
+	f.Describe(s.connections, s.warm)
 	f.Node().Register(link.ServiceSDP, s)
 	f.Watch(s.lost)
 	f.Inherit(s.inherit)
@@ -302,6 +302,16 @@ func (s *stack) up() (ended FabricStats, handlers []*handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended, slices.Collect(maps.Keys(s.handlers))
+}
+
+// warm returns how much memory of queues that ended the links keep, and how much that may be.
+func (s *stack) warm() (bytes, room int) {
+	_, handlers := s.up()
+	for _, h := range handlers {
+		u := h.pool.Used()
+		bytes, room = bytes+u.Warm, room+u.MaxWarm
+	}
+	return bytes, room
 }
 
 // connections returns the connections of this process whose peers are those of the stack's fabric.

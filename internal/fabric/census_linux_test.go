@@ -96,7 +96,7 @@ func TestWhatAnotherUserIsServed(t *testing.T) {
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:2", Read: 3, Inline: 4, MMIO: 5, DMA: 6, Doorbells: 7, ReadWaits: 8, RoomWaits: 9},
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:3"},
 		}
-	})
+	}, func() (bytes, room int) { return 1, 2 })
 	f.net.refused.add(errors.New("pid 1, uid 2"))
 	served := func(uid int) map[string]any {
 		answer := f.net.greeting("")
@@ -112,6 +112,8 @@ func TestWhatAnotherUserIsServed(t *testing.T) {
 		own := served(uid)
 		require.Equal(t, "pid 1, uid 2", own["last_refusal"])
 		require.Len(t, own["connections"], 2)
+		require.Equal(t, 1.0, own["warm_bytes"])
+		require.Equal(t, 2.0, own["warm_room_bytes"])
 	}
 	for _, uid := range []int{os.Geteuid() + 1, -1} {
 		other := served(uid)

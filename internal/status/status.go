@@ -29,6 +29,11 @@ type Process struct {
 	Links       []Link            `json:"links,omitempty"`        // to other hosts, and between a member and its owner
 	Drops       map[string]uint64 `json:"drops,omitempty"`        // frames dropped, by reason
 	Connections []Connection      `json:"connections,omitempty"`  // of SDP
+
+	// Memory of connections that have ended, which is kept with its pages for the next ones, and how much that may be
+	// with the links that there are.
+	Warm     int `json:"warm_bytes,omitempty"`
+	WarmRoom int `json:"warm_room_bytes,omitempty"`
 }
 
 // Host is a host of a fabric of several, as a process knows it, and the way to it.
@@ -128,11 +133,11 @@ type Fabric struct {
 }
 
 // ForOthers returns what a process of another user is served, unless that is root: all but the processor
-// time, the reason of a refusal, which names users, and of connections only how many there are with
+// time, the reason of a refusal, which names users, warm memory, and of connections only how many there are with
 // which process.
 func (p *Process) ForOthers() *Process {
 	o := *p
-	o.CPU, o.LastRefusal, o.Connections = 0, "", Counted(p.Connections)
+	o.CPU, o.LastRefusal, o.Warm, o.WarmRoom, o.Connections = 0, "", 0, 0, Counted(p.Connections)
 	return &o
 }
 
