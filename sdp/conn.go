@@ -223,8 +223,9 @@ func (c *Conn) SetKeepAliveConfig(net.KeepAliveConfig) error { return c.setTCP(f
 func (c *Conn) MultipathTCP() (bool, error) { return false, nil }
 
 // SetReadBuffer sets how large the bounce buffer from which Read reads may grow, in
-// bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB, or if connections before it needed more at up to 1 MiB, and
-// grows on demand, to 1 MiB, and unless this limit is set, for a long stream to 8 MiB.
+// bytes, rounded up to a power of two from 4 KiB to 16 MiB. It begins at 2 KiB, or at
+// up to 1 MiB if connections before needed that. It grows on demand, to 1 MiB, and unless
+// this limit is set, for a long stream to 8 MiB.
 // It shrinks when it was idle for some time.
 func (c *Conn) SetReadBuffer(bytes int) error {
 	return c.set(func() { c.pair.SetReadBuffer(bytes) })

@@ -26,15 +26,19 @@ func pair(t *testing.T, size int) (a, b ntb.Attachment) {
 
 // open opens a session on both sides.
 func open(t *testing.T, a, b ntb.Attachment) (x, y ntb.Device) {
+	return openBy(t, a.Open, b.Open)
+}
+
+func openBy(t *testing.T, a, b func(context.Context) (ntb.Device, error)) (x, y ntb.Device) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		y, err = b.Open(ctx)
+		y, err = b(ctx)
 		done <- err
 	}()
-	x, err := a.Open(ctx)
+	x, err := a(ctx)
 	require.NoError(t, err)
 	require.NoError(t, <-done)
 	return x, y

@@ -4,6 +4,7 @@ package ntbfixed
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -293,9 +294,15 @@ func TestNoWordOfTheHeaderPageStallsALink(t *testing.T) {
 	require.NoError(t, err)
 	defer raw.unmap()
 	page := ntb.MappedWindow(raw.mem, ntb.Cacheable)
+	again := func(ctx context.Context) (d ntb.Device, err error) { // as a fabric does: the word may be there until the peer stores
+		for d, err = b.Open(ctx); err != nil && ctx.Err() == nil; d, err = b.Open(ctx) {
+			time.Sleep(time.Millisecond)
+		}
+		return d, err
+	}
 	for off := 0; off <= markAt; off += 8 {
 		for _, word := range []uint64{0, ^uint64(0), 1 << (off % 64), 0x9e3779b97f4a7c15 * uint64(off+1)} {
-			x, y := open(t, a, b)
+			x, y := openBy(t, a.Open, again)
 			rung := make(chan error, 1)
 			go func() { rung <- y.WaitDoorbell(1) }()
 			page.Publish64(off, word)
