@@ -11,7 +11,7 @@
 // the form key=value, so that benchstat compares any key:
 //
 //	streams      Latency, Throughput, Many, Busy…     /transport
-//	connections  Connect, Get                         /transport
+//	connections  Connect, Churn, Get                  /transport
 //	idle         Idle                                 /transport
 //	hops         Hops, Ring, Share                    /chain, /hops, /lanes
 //	limits       Word, Copies                         /by, /queue, /piece
