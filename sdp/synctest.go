@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/virtual"
 )
 
 var (
@@ -37,7 +38,9 @@ func forBubble(spec *fabric.Spec) error {
 	if spec.Backend != "mem" {
 		return errBubble
 	}
-	spec.Spin = 0
+	if virtual.Poll == nil {
+		spec.Spin = 0
+	}
 	return nil
 }
 

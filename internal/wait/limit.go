@@ -1,8 +1,11 @@
 package wait
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/ntbnet/ntbnet/internal/virtual"
 )
 
 // spinning counts the goroutines that spin, whatever they wait for, so that they leave
@@ -25,6 +28,9 @@ func idle(others int32) bool {
 // limit returns how many goroutines may spin at the same time. On one processor that is none, unless
 // what they wait for comes from elsewhere: only then can it come while they spin.
 func limit(elsewhere bool) int32 {
+	if virtual.Poll != nil {
+		return math.MaxInt32
+	}
 	if runtime.NumCPU() == 1 && !elsewhere {
 		return 0
 	}

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/ntbnet/ntbnet/internal/virtual"
 )
 
 // Times of waits that offer their processor.
@@ -133,7 +135,11 @@ func (o *Offers) slow(now time.Time) bool {
 
 // offer offers this processor at the time now, and returns the time after that.
 func (o *Offers) offer(now time.Time) time.Time {
-	o.yield()
+	if virtual.Poll != nil {
+		virtual.Poll()
+	} else {
+		o.yield()
+	}
 	after := time.Now()
 	took, times := after.Sub(now), o.times.Load()
 	if took >= o.patience.slow {

@@ -1,0 +1,368 @@
+package model
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbtime"
+	"github.com/ntbnet/ntbnet/shmem"
+)
+
+// The beds. Of the thesis' the time one way and that of an interrupt are fitted to its round trips of 1 byte; the others are what the
+// generation of PCIe says, with times that are common.
+var (
+	gen2x4  = ntbtime.Link{Rate: 2e9, Header: 24, Payload: 128, OneWay: 710, Combining: true, Queue: 2048, Interrupt: 15200, RemoteCPU: true}
+	gen3x8  = ntbtime.Link{Rate: 7.88e9, Header: 24, Payload: 256, OneWay: 500, Combining: true, Queue: 4096, Interrupt: 5000, RemoteCPU: true}
+	gen4x16 = ntbtime.Link{Rate: 31.5e9, Header: 24, Payload: 256, OneWay: 500, Combining: true, Queue: 8192, Interrupt: 5000, RemoteCPU: true}
+)
+
+// row is a figure. Less is better where its unit is a time, and else more.
+type row struct {
+	name, unit string
+	value      float64
+}
+
+func (r row) String() string { return fmt.Sprintf("%-58s %10.2f %s", r.name, r.value, r.unit) }
+
+// worse returns how much worse r is than a row of before, as a part of that.
+func (r row) worse(before row) float64 {
+	d := (r.value - before.value) / before.value
+	if r.unit != "µs" {
+		d = -d
+	}
+	return d
+}
+
+// rows collects figures.
+type rows struct {
+	t   *testing.T
+	all []row
+}
+
+func (r *rows) add(value float64, unit, name string, args ...any) {
+	r.all = append(r.all, row{fmt.Sprintf(name, args...), unit, value})
+}
+
+// spins are the ways to wait, by the value of option spin.
+var spins = []struct{ name, spin string }{{"polling", "50us"}, {"parked", "0"}}
+
+const mega = 1 << 20
+
+func (r *rows) roundTrips(name string, link ntbtime.Link) {
+	for _, s := range spins {
+		open(r.t, bed{link: link, nodes: 2, window: 64 * mega, spin: s.spin, poll: fine}, func(w *world) {
+			a, b := w.connect(1, 2)
+			for _, size := range []int{1, 64, 4 << 10} {
+				r.add(w.roundTrip(a, b, size, 50), "µs", "%s, %s: %d B there and back", name, s.name, size)
+			}
+			r.add(w.roundTrip(a, b, 64<<10, 10), "µs", "%s, %s: 64 KiB there and back", name, s.name)
+		})
+	}
+}
+
+func (r *rows) streams(name string, link ntbtime.Link, late time.Duration) {
+	for _, s := range spins {
+		for _, window := range []int{64, 2, 1} {
+			open(r.t, bed{link: link, nodes: 2, window: window * mega, spin: s.spin, poll: rough, late: late}, func(w *world) {
+				a, b := w.connect(1, 2)
+				if first := mega / w.stream(a, b, 64<<10, mega) * 1e6; window == 64 {
+					r.add(first, "µs", "%s, %s: first MiB of the first connection", name, s.name)
+				}
+				w.stream(a, b, 64<<10, 4*mega)
+				r.add(100*w.stream(a, b, 64<<10, 16*mega)/link.Posted(), "%", "%s, %s: stream, window of %d MiB", name, s.name, window)
+			})
+		}
+	}
+}
+
+// messages are streams of small ones.
+func (r *rows) messages(link ntbtime.Link) {
+	for _, size := range []int{8, 24, 56} {
+		open(r.t, bed{link: link, nodes: 2, window: 64 * mega, spin: "50us", poll: fine}, func(w *world) {
+			a, b := w.connect(1, 2)
+			w.stream(a, b, size, 500*size)
+			r.add(w.stream(a, b, size, 2000*size)/float64(size)/1e6, "million/s", "messages of %d B", size)
+		})
+	}
+}
+
+func (r *rows) hops() {
+	for _, s := range spins {
+		open(r.t, bed{link: gen3x8, nodes: 5, window: 64 * mega, spin: s.spin, poll: fine}, func(w *world) {
+			for hops := 1; hops <= 4; hops++ {
+				a, b := w.connect(1, 1+hops)
+				r.add(w.roundTrip(a, b, 1, 20), "µs", "%s, hops: %d: 1 B there and back", s.name, hops)
+			}
+		})
+		open(r.t, bed{link: gen3x8, nodes: 5, window: 64 * mega, spin: s.spin, poll: rough}, func(w *world) {
+			for hops := 1; hops <= 4; hops++ {
+				a, b := w.connect(1, 1+hops)
+				r.add(w.roundTrip(a, b, mega, 10)/2, "µs", "%s, hops: %d: 1 MiB one way", s.name, hops)
+				r.add(100*w.stream(a, b, 64<<10, 16*mega)/gen3x8.Posted(), "%", "%s, hops: %d: stream", s.name, hops)
+				a.Close()
+				b.Close()
+			}
+		})
+	}
+}
+
+// pgas measures SHMEM by requests.
+func (r *rows) pgas() {
+	const rounds = 10
+	for _, s := range spins {
+		for _, poll := range []time.Duration{fine, rough} {
+			open(r.t, bed{link: gen3x8, nodes: 4, window: 16 * mega, spin: s.spin, poll: poll}, func(w *world) {
+				var pes sync.WaitGroup
+				for pe := range w.nodes {
+					pes.Go(func() {
+						if err := r.pe(w, s.name, pe, rounds); err != nil {
+							w.t.Error(err)
+						}
+					})
+				}
+				pes.Wait()
+			})
+		}
+	}
+}
+
+func (r *rows) pe(w *world, spin string, pe, rounds int) error {
+	ctx := context.Background()
+	world, err := shmem.Open(ctx, shmem.PE(pe, w.nodes, "job"), shmem.Fabric(w.spec(pe+1)), shmem.Strict(), shmem.HeapLimit(8*mega))
+	if err != nil {
+		return err
+	}
+	sym, err := shmem.Alloc[byte](ctx, world, mega)
+	if err != nil {
+		return err
+	}
+	if err := world.Team().Barrier(ctx); err != nil {
+		return err
+	}
+	each := func(f func()) float64 {
+		begin := time.Now()
+		for range rounds {
+			f()
+		}
+		world.Ctx().Quiet()
+		return float64(time.Since(begin)) / 1e3 / float64(rounds)
+	}
+	barrier := each(func() { err = world.Team().Barrier(ctx) })
+	if err != nil {
+		return err
+	}
+	p := make([]byte, mega)
+	for to := 1; pe == 0 && to < w.nodes; to++ {
+		if w.poll == fine {
+			each(func() { sym.Put(p[:8], to) })
+			r.add(each(func() { sym.Put(p[:8], to); world.Ctx().Quiet() }), "µs", "%s, hops: %d: put of 8 B, and quiet", spin, to)
+			continue
+		}
+		each(func() { sym.Put(p, to) })
+		r.add(100*mega/each(func() { sym.Put(p, to) })*1e6/gen3x8.Posted(), "%", "%s, hops: %d: put of 1 MiB", spin, to)
+		r.add(100*mega/each(func() { sym.Get(p, to) })*1e6/gen3x8.Posted(), "%", "%s, hops: %d: get of 1 MiB", spin, to)
+	}
+	if pe == 0 && w.poll == fine {
+		r.add(barrier, "µs", "%s: barrier of %d PEs", spin, w.nodes)
+	}
+	if err := world.Team().Barrier(ctx); err != nil {
+		return err
+	}
+	return world.Close(ctx)
+}
+
+// measure measures all rows.
+func (r *rows) measure() {
+	quiet(r.t)
+	for _, bed := range []struct {
+		name string
+		link ntbtime.Link
+	}{{"Gen2 x4", gen2x4}, {"Gen3 x8", gen3x8}, {"Gen4 x16", gen4x16}} {
+		r.roundTrips(bed.name, bed.link)
+		r.streams(bed.name, bed.link, 0)
+	}
+	r.messages(gen3x8)
+	r.hops()
+	r.pgas()
+}
+
+// quiet has nothing but the bed's own goroutines run until the test ends.
+func quiet(t *testing.T) {
+	if lock.Checked {
+		t.Skip("locks are checked, and hold the clock up")
+	}
+	level := slog.SetLogLoggerLevel(slog.LevelError)
+	percent := debug.SetGCPercent(-1) // goroutines of the collector change which one runs next
+	t.Cleanup(func() {
+		slog.SetLogLoggerLevel(level)
+		debug.SetGCPercent(percent)
+	})
+}
+
+const (
+	rowsFile       = "testdata/rows.txt"
+	updateVariable = "NTBNET_UPDATE"
+	tolerance      = 0.01 // two runs differ by a third of that at most
+)
+
+// TestRows compares all rows with those of the file, which NTBNET_UPDATE=1 writes. What is better has to be written too, so that it
+// is kept.
+func TestRows(t *testing.T) {
+	r := &rows{t: t}
+	r.measure()
+	if os.Getenv(updateVariable) != "" {
+		var text bytes.Buffer
+		for _, r := range r.all {
+			fmt.Fprintln(&text, r)
+		}
+		if err := os.WriteFile(rowsFile, text.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	was, err := readRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range r.all {
+		b, ok := was[r.name]
+		switch delete(was, r.name); {
+		case !ok:
+			t.Errorf("%v\n\tis not in %s: write that by %s=1", r, rowsFile, updateVariable)
+		case r.worse(b) > tolerance:
+			t.Errorf("%v\n\twas %.2f", r, b.value)
+		case r.worse(b) < -tolerance:
+			t.Errorf("%v\n\twas %.2f: write %s by %s=1", r, b.value, rowsFile, updateVariable)
+		default:
+			t.Log(b)
+		}
+	}
+	for _, b := range was {
+		t.Errorf("%v\n\tis in %s and was not measured", b, rowsFile)
+	}
+}
+
+// Faults of a link make some row worse than the file allows: a packet more for each message, a doorbell that is lost now and then,
+// credit that comes late by a quarter of a queue.
+func TestRowsFindFaults(t *testing.T) {
+	quiet(t)
+	was, err := readRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, plant := range map[string]func(link *ntbtime.Link, late *time.Duration){
+		"one more packet": func(link *ntbtime.Link, _ *time.Duration) { link.ExtraPackets = 1 },
+		"lost doorbells":  func(link *ntbtime.Link, _ *time.Duration) { link.LoseBell = 50 },
+		"late credit":     func(link *ntbtime.Link, late *time.Duration) { *late = time.Duration(mega / 4 / link.Posted() * 1e9) },
+		"none":            func(*ntbtime.Link, *time.Duration) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, link, late := &rows{t: t}, gen3x8, time.Duration(0)
+			plant(&link, &late)
+			r.messages(link)
+			r.roundTrips("Gen3 x8", link)
+			r.streams("Gen3 x8", link, late)
+			worse := 0
+			for _, r := range r.all {
+				if r.worse(was[r.name]) > tolerance {
+					t.Logf("%v\n\twas %.2f", r, was[r.name].value)
+					worse++
+				}
+			}
+			if (worse > 0) != (name != "none") {
+				t.Errorf("%d rows are worse", worse)
+			}
+		})
+	}
+}
+
+func readRows() (map[string]row, error) {
+	f, err := os.Open(rowsFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all := map[string]row{}
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		name, rest, _ := strings.Cut(s.Text(), "  ")
+		value, unit, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = row{name, unit, v}
+	}
+	return all, s.Err()
+}
+
+// TestMany has connections share a link.
+func TestMany(t *testing.T) {
+	quiet(t)
+	r := &rows{t: t}
+	const n = 64
+	for _, s := range spins {
+		for _, window := range []int{2, 1} {
+			open(r.t, bed{link: gen3x8, nodes: 2, window: window * mega, spin: s.spin, poll: rough}, func(w *world) {
+				const lasts = 4 * time.Millisecond
+				read := make([]int, n)
+				begin := time.Now().Add(lasts)
+				end := begin.Add(lasts)
+				var all sync.WaitGroup
+				for i := range n {
+					a, b := w.connect(1, 2)
+					all.Go(func() {
+						for p := make([]byte, 64<<10); time.Now().Before(end); {
+							if _, err := a.Write(p); err != nil {
+								w.t.Error(err)
+								return
+							}
+						}
+						a.Conn.CloseWrite()
+					})
+					all.Go(func() {
+						p := make([]byte, 64<<10)
+						for {
+							k, err := b.Read(p)
+							if now := time.Now(); now.After(begin) && now.Before(end) {
+								read[i] += k
+							}
+							if err == io.EOF {
+								return
+							}
+							if err != nil {
+								w.t.Error(err)
+								return
+							}
+						}
+					})
+				}
+				all.Wait()
+				sum := 0
+				for _, k := range read {
+					sum += k
+				}
+				r.add(100*float64(sum)/lasts.Seconds()/gen3x8.Posted(), "%", "%s, %d connections, window of %d MiB", s.name, n, window)
+				r.add(100*float64(slices.Min(read))*n/float64(sum), "% of share", "%s, %d connections, window of %d MiB: the slowest", s.name, n, window)
+			})
+		}
+	}
+	for _, r := range r.all {
+		if t.Log(r); r.unit == "%" && r.value < 85 {
+			t.Errorf("%v: less than 85 %%", r)
+		}
+	}
+}
