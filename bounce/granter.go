@@ -72,6 +72,9 @@ func (g *granter) tryGrow() bool {
 		return true // the largest already, or the writer has not taken the last grant
 	}
 	size := min(larger(g.size), limit)
+	if usual := g.pool.usual(); usual > g.size {
+		size = min(size, usual)
+	}
 	q, ok := g.pool.alloc(size, g.size)
 	for !ok && size/2 > g.size {
 		size /= 2 // perhaps a window of a few MiB has room for that
@@ -135,9 +138,12 @@ func (g *granter) shrink(read uint64, known bool) bool {
 
 // larger returns the size of the queue that follows one of size bytes: 2 KiB, 64
 // KiB, 1 MiB, and then the limit.
-func larger(size int) int { return max(64<<10, growth*size) }
-
-const growth = 16
+func larger(size int) int {
+	if size < bulkQueue {
+		return min(max(64<<10, 16*size), bulkQueue)
+	}
+	return 16 * size
+}
 
 // A queue of more than bulkQueue is granted only when bulkAfter bytes have gone
 // through one of that size, since to touch that much memory for the first time takes

@@ -1,6 +1,9 @@
 package bounce
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // Memory of large queues that have ended stays with the link for a while, and so has its pages when the next connections
 // take it: making a page, and clearing it, takes longer than filling it. A link's memory is written by one process alone,
@@ -72,12 +75,17 @@ const recentFew = 8
 
 // ended counts a connection that had a queue of size bytes, and read n in all.
 func (r *recent) ended(size int, n uint64) {
-	for size = min(size, bulkQueue); size >= chunk && n <= uint64(size/growth); {
-		size /= growth // it began with that much
-	}
+	size = min(size, bulkQueue, 1<<bits.Len64(min(n, bulkQueue)))
 	if r.less++; size >= r.size || r.less >= recentFew {
 		r.size, r.less = size, 0
 	}
+}
+
+// usual returns how large a queue connections of late needed.
+func (p *Pool) usual() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.recent.size
 }
 
 // first allocates the queue with which a connection begins.
@@ -88,12 +96,12 @@ func (p *Pool) first() (queue, bool) {
 	return p.alloc(minQueue, 0)
 }
 
-// firstWarm allocates one as large as those before it needed, or a step less, if there is warm memory for that. It costs no
+// firstWarm allocates one as large as those before it needed, or less, if there is warm memory for that. It costs no
 // more than a small one then, which would take time to grow.
 func (p *Pool) firstWarm() (queue, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for size := min(p.recent.size, p.opts.Buffer); size >= chunk && !p.down; size /= growth {
+	for size := min(p.recent.size, p.opts.Buffer); size >= chunk && !p.down; size /= 2 {
 		if size > p.warm.bytes || !p.mayGrow(size, 0) {
 			continue
 		}
