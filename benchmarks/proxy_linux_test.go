@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,7 @@ import (
 //	sdp      two of sdp-proxy, with SDP between them
 //	tcp      two of sdp-proxy, with TCP between them
 //	haproxy  two of HAProxy
+//	1 tcp, 1 haproxy  one of them; in the test of connections alone
 //	socat    two of socat, which start a process for each connection, and take a second for 24 of them: it is not
 //	         in that test
 //
@@ -67,7 +69,7 @@ func (w *proxyWorld) run(b *testing.B, unit string, socat bool, one func(path st
 	cpu := map[string][]float64{}
 	paths := []string{"direct", "sdp", "tcp", "haproxy", "socat"}
 	if !socat {
-		paths = paths[:4]
+		paths = append(paths[:4], "1 tcp", "1 haproxy")
 	}
 	m := measure(b, paths, func(path string) float64 {
 		before := w.cpu(b, path)
@@ -76,15 +78,19 @@ func (w *proxyWorld) run(b *testing.B, unit string, socat bool, one func(path st
 		return rate
 	})
 	for path, v := range m {
-		b.ReportMetric(v, path+"-"+unit)
+		b.ReportMetric(v, strings.ReplaceAll(path, " ", "-")+"-"+unit)
 		if len(w.proxies[path]) > 0 {
-			b.ReportMetric(median(cpu[path]), path+"-us/op")
+			b.ReportMetric(median(cpu[path]), strings.ReplaceAll(path, " ", "-")+"-us/op")
 		}
 	}
-	for _, path := range paths {
-		if path != "direct" && path != "haproxy" {
+	for _, path := range []string{"sdp", "tcp", "socat"} {
+		if m[path] > 0 {
 			b.ReportMetric(m[path]/m["haproxy"], path+"/haproxy")
 		}
+	}
+	if one := m["1 tcp"]; one > 0 {
+		b.ReportMetric(m["sdp"]/one, "sdp/1-tcp")
+		b.ReportMetric(one/m["1 haproxy"], "1-tcp/1-haproxy")
 	}
 }
 
@@ -115,15 +121,19 @@ func newProxyWorld(b *testing.B) *proxyWorld {
 	w.start(b, 0, "", "iperf3", "-s", "-p", direct[0])
 	w.start(b, 0, "", "redis-server", "--port", direct[1], "--save", "")
 	fabric := "shm:" + w.fabric(b)
-	for _, path := range []string{"sdp", "tcp", "haproxy", "socat"} {
+	for _, path := range []string{"sdp", "tcp", "haproxy", "socat", "1 tcp", "1 haproxy"} {
 		var first, between [2]string
 		for i := range first {
 			first[i], between[i] = freePort(b), freePort(b)
 		}
 		w.ports[path] = first
 		// The proxy beside the servers comes first, so that none is refused.
-		for i, hop := range [][2][2]string{{between, direct}, {first, between}} {
-			w.proxies[path] = append(w.proxies[path], w.proxy(b, path, dir, fabric, i == 0, hop[0], hop[1])...)
+		kind, hops := path, [][2][2]string{{between, direct}, {first, between}}
+		if one, ok := strings.CutPrefix(path, "1 "); ok {
+			kind, hops = one, [][2][2]string{{first, direct}}
+		}
+		for i, hop := range hops {
+			w.proxies[path] = append(w.proxies[path], w.proxy(b, kind, dir, fabric, i == 0, hop[0], hop[1])...)
 		}
 		w.until(b, path, "iperf3", "-n", "1K", "-c", "127.0.0.1", "-p", first[0])
 		w.until(b, path, "redis-cli", "-e", "-p", first[1], "ping")
