@@ -30,6 +30,7 @@ const (
 	minQueue    = 2 << 10
 	maxQueue    = 16 << 20
 	maxPiece    = 64 << 10 // payload of one record, so that the reader starts early
+	halfPiece   = 4 << 10  // a record takes a quarter of a queue, and where that would be less up to a half
 	minBulkTail = 512      // a bulk record that would get less than this pads instead
 	// reserve is the room kept for a pad, a FIN, a move and the clear behind the
 	// last of them. Data never uses it, so those never wait.

@@ -134,7 +134,7 @@ func (t *tx) reserve(n int) (off, k int) {
 		t.pad()
 		toEnd, room = t.size, t.room()
 	}
-	k = min(n, maxPiece, t.size/4-line, toEnd-line, (room-line)&^(line-1))
+	k = min(n, maxPiece, max(t.size/4, min(t.size/2, halfPiece))-line, toEnd-line, (room-line)&^(line-1))
 	if k <= 0 || k < n && k < minBulkTail-line {
 		return 0, 0
 	}
