@@ -73,7 +73,7 @@ func open(t *testing.T, b bed, f func(w *world)) {
 	})
 	defer guard.Stop()
 	virtual.Poll = func() { time.Sleep(b.poll) }
-	virtual.Wait = func() { time.Sleep(5) /* ns */ }
+	virtual.Wait = func() { time.Sleep(5 * time.Nanosecond) }
 	defer func() { virtual.Poll, virtual.Wait = nil, nil }()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{bed: b, t: t}

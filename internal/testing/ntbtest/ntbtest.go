@@ -22,7 +22,12 @@ const minWindow = 4096
 // What pair registers with t.Cleanup runs after that. Run must not run beside other
 // tests, because it counts goroutines.
 func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
-	s := suite{t, pair}
+	RunIn(t, func(t *testing.T, f func(t *testing.T)) { f(t) }, pair)
+}
+
+// RunIn is Run with a function that calls that of each subtest, as testing/synctest's Test does.
+func RunIn(t *testing.T, in func(t *testing.T, f func(t *testing.T)), pair func(t *testing.T) (a, b ntb.Device)) {
+	s := suite{t, in, pair}
 
 	s.both("capabilities are within their ranges and constant", capabilities)
 	s.both("inbound window is zero, aligned and as long as the peer's outbound", windows)
@@ -68,6 +73,7 @@ func Run(t *testing.T, pair func(t *testing.T) (a, b ntb.Device)) {
 
 type suite struct {
 	t    *testing.T
+	in   func(t *testing.T, f func(t *testing.T))
 	pair func(t *testing.T) (a, b ntb.Device)
 }
 
@@ -93,16 +99,18 @@ func (s suite) both(name string, f func(e *env)) {
 func (s suite) runSwapped(name string, swap bool, f func(e *env)) {
 	before := runtime.NumGoroutine()
 	ok := s.t.Run(name, func(t *testing.T) {
-		e := &env{T: t, pair: s.pair}
-		e.a, e.b = s.pair(t)
-		if swap {
-			e.a, e.b = e.b, e.a
-		}
-		t.Cleanup(e.close)
-		if n := min(len(e.a.Inbound()), len(e.b.Inbound())); n < minWindow {
-			t.Fatalf("windows of %d bytes, the suite needs %d", n, minWindow)
-		}
-		f(e)
+		s.in(t, func(t *testing.T) {
+			e := &env{T: t, pair: s.pair}
+			e.a, e.b = s.pair(t)
+			if swap {
+				e.a, e.b = e.b, e.a
+			}
+			t.Cleanup(e.close)
+			if n := min(len(e.a.Inbound()), len(e.b.Inbound())); n < minWindow {
+				t.Fatalf("windows of %d bytes, the suite needs %d", n, minWindow)
+			}
+			f(e)
+		})
 	})
 	if !ok {
 		return // it may have stopped half-way

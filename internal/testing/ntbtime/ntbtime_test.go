@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
+	"github.com/ntbnet/ntbnet/internal/virtual"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,11 @@ func TestConformance(t *testing.T) {
 			return x, y
 		}
 		t.Run(name, func(t *testing.T) { ntbtest.Run(t, make) })
+		t.Run(name+", in a bubble", func(t *testing.T) {
+			virtual.Poll = func() { time.Sleep(time.Microsecond) }
+			defer func() { virtual.Poll = nil }()
+			ntbtest.RunIn(t, synctest.Test, make)
+		})
 	}
 }
 
@@ -40,7 +46,7 @@ func took(y *Device, at int, f func()) time.Duration {
 	begin := time.Now()
 	f()
 	for ntb.Load64(y.Inbound(), at) != 1 {
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 	}
 	return time.Since(begin)
 }
