@@ -35,7 +35,7 @@ type row struct {
 	value      float64
 }
 
-func (r row) String() string { return fmt.Sprintf("%-58s %10.2f %s", r.name, r.value, r.unit) }
+func (r row) String() string { return fmt.Sprintf("%-74s %10.2f %s", r.name, r.value, r.unit) }
 
 // worse returns how much worse r is than a row of before, as a part of that.
 func (r row) worse(before row) float64 {
@@ -61,9 +61,11 @@ var spins = []struct{ name, spin string }{{"polling", "50us"}, {"parked", "0"}}
 
 const mega = 1 << 20
 
-func (r *rows) roundTrips(name string, link ntbtime.Link) {
+func (r *rows) roundTrips(name string, b bed) {
+	b.nodes, b.window, b.poll = 2, 64*mega, fine
 	for _, s := range spins {
-		open(r.t, bed{link: link, nodes: 2, window: 64 * mega, spin: s.spin, poll: fine}, func(w *world) {
+		b.spin = s.spin
+		open(r.t, b, func(w *world) {
 			a, b := w.connect(1, 2)
 			for _, size := range []int{1, 64, 4 << 10} {
 				r.add(w.roundTrip(a, b, size, 50), "µs", "%s, %s: %d B there and back", name, s.name, size)
@@ -187,13 +189,14 @@ func (r *rows) pe(w *world, spin string, pe, rounds int) error {
 // measure measures all rows.
 func (r *rows) measure() {
 	quiet(r.t)
-	for _, bed := range []struct {
+	for _, b := range []struct {
 		name string
 		link ntbtime.Link
 	}{{"Gen2 x4", gen2x4}, {"Gen3 x8", gen3x8}, {"Gen4 x16", gen4x16}} {
-		r.roundTrips(bed.name, bed.link)
-		r.streams(bed.name, bed.link, 0)
+		r.roundTrips(b.name, bed{link: b.link})
+		r.streams(b.name, b.link, 0)
 	}
+	r.roundTrips("Gen3 x8, 300 ns a call, copies at 8 GB/s", bed{link: gen3x8, call: 300, copy: 0.125})
 	r.messages(gen3x8)
 	r.hops()
 	r.pgas()
@@ -273,7 +276,7 @@ func TestRowsFindFaults(t *testing.T) {
 			r, link, late := &rows{t: t}, gen3x8, time.Duration(0)
 			plant(&link, &late)
 			r.messages(link)
-			r.roundTrips("Gen3 x8", link)
+			r.roundTrips("Gen3 x8", bed{link: link})
 			r.streams("Gen3 x8", link, late)
 			worse := 0
 			for _, r := range r.all {
