@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -190,4 +192,28 @@ func TestIperf3AtTheOtherEndIsRecognized(t *testing.T) {
 	require.NoError(t, srv.Process.Signal(os.Interrupt))
 	assert.Zero(t, srv.wait(t))
 	assertOneLine(t, srv.stderr.String(), "a client was refused: iperf3 is at the other end")
+}
+
+// Each flag that iperf3's help has is one of this tool's, or is refused with a reason.
+func TestEachFlagOfIperf3IsKnown(t *testing.T) {
+	help, _ := exec.Command(iperf3(t), "--help").CombinedOutput()
+	flags := regexp.MustCompile(`(?m)^\s+(?:-(\w), )?--([\w-]+)`).FindAllStringSubmatch(string(help), -1)
+	require.Greater(t, len(flags), 30)
+	for _, m := range flags {
+		for _, flag := range []string{m[1], m[2]} {
+			if flag == "" {
+				continue
+			}
+			arg := "-" + flag
+			if len(flag) > 1 {
+				arg = "--" + flag
+			}
+			var o options
+			_, err := o.parse([]string{"-c", "localhost", arg, "1"}, io.Discard)
+			if err != nil {
+				require.NotContains(t, err.Error(), "unknown flag", flag)
+				require.NotContains(t, err.Error(), "unknown shorthand", flag)
+			}
+		}
+	}
 }

@@ -309,7 +309,7 @@ func TestSHMEM(t *testing.T) {
 func TestAServerOfOneClient(t *testing.T) {
 	for _, args := range [][]string{{"lat", "-k", "10"}, {"sweep", "-t", "0.05"}} {
 		srv, port := startServer(t, "-1")
-		c := newProgram(t, nil, append(args, "-c", "localhost", "-p", port)...)
+		c := newProgram(t, nil, append(args, "-c", "localhost:"+port)...)
 		require.Zero(t, c.run(t), c.stderr.String())
 		assert.Zero(t, srv.wait(t), srv.stderr.String())
 	}
@@ -432,6 +432,10 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"frob", `unknown test "frob": use bw, lat`},
 		{"--frob", "unknown flag: --frob (see sdp-perf --help)"},
 		{"lat extra", `"extra": unexpected argument`},
+		{"-c localhost -u", "-u of iperf3: SDP is a stream of bytes"},
+		{"-c localhost --congestion bbr", "--congestion of iperf3: the system's TCP is measured as it is"},
+		{"-c localhost:99999", "-c localhost:99999: use one port"},
+		{"-c localhost:10 -p 11", "-c localhost:10: use one port"},
 		{"-l 64", "these flags need a test"},
 		{"lat -l 0", "want 1 at least"},
 		{"lat -l 17M", "use 1 to 16M"},

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -69,7 +71,7 @@ const (
 func (o *options) register(fs *pflag.FlagSet) {
 	o.interval = time.Second
 	fs.BoolVarP(&o.server, "server", "s", false, "serve until interrupted: SDP and TCP on one port, if no --transport is given")
-	fs.StringVarP(&o.client, "client", "c", "", "measure the server at `HOST`: localhost, node3, a machine (TCP), or a path (Unix socket)")
+	fs.StringVarP(&o.client, "client", "c", "", "measure the server at `HOST`, or HOST:PORT: localhost, node3, a machine (TCP), or a path (Unix socket)")
 	fs.StringVar(&o.transport, "transport", "", "sdp, tcp or unix (default sdp)")
 	fs.IntVarP(&o.port, "port", "p", defaultPort, "the server's port")
 	fs.StringVarP(&o.bind, "bind", "B", "", "listen at this address, or `PATH` of a Unix socket")
@@ -108,6 +110,13 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		names = append(names, t[0])
 	}
 	unix := strings.Contains(o.client+o.bind, "/")
+	if host, text, err := net.SplitHostPort(o.client); err == nil && !unix {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || fs.Changed("port") && o.port != int(port) {
+			return badInputf("-c %s: use one port, 0 to 65535, there or by -p", o.client)
+		}
+		o.client, o.port = host, int(port)
+	}
 	switch {
 	case o.Test != "" && !slices.Contains(names, o.Test):
 		return badInputf("unknown test %q: use %s (see sdp-perf --help)", o.Test, strings.Join(names, ", "))
