@@ -93,7 +93,10 @@ func newProxyCampaign(t *testing.T, load proxyLoad) *proxyCampaign {
 	address := strings.TrimPrefix(strings.SplitN(config.String(), "\n", 2)[0], "metrics: ")
 	g.http = metrics.Client(address)
 	t.Cleanup(g.http.CloseIdleConnections)
-	eventually(t, "the proxy serves", func() bool { r, err := g.http.Get("http://proxy/readyz"); return err == nil && r.Body.Close() == nil })
+	eventually(t, "the proxy serves", func() bool {
+		r, err := g.http.Get("http://proxy/readyz")
+		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
 	var status struct{ Maps []struct{ Map string } }
 	require.NoError(t, json.Unmarshal([]byte(g.get("/connections")), &status))
 	require.Len(t, status.Maps, len(names))

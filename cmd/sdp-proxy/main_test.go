@@ -97,6 +97,11 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 			t.Errorf("the help does not tell %q", want)
 		}
 	}
+	for line := range strings.Lines(stdout) {
+		if len(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("%d columns: %q", len(line)-1, line)
+		}
+	}
 }
 
 func TestVersionIsNoError(t *testing.T) {
@@ -109,7 +114,7 @@ func TestVersionIsNoError(t *testing.T) {
 // The examples of the help must be accepted.
 func TestExamplesOfTheHelpParse(t *testing.T) {
 	examples := 0
-	for line := range strings.Lines(usageHead) {
+	for line := range strings.Lines(strings.ReplaceAll(usageHead, "\\\n", "")) {
 		fields := strings.Fields(line)
 		if len(fields) < 3 || fields[0] != "sdp-proxy" || fields[1] != "--map" {
 			continue

@@ -19,16 +19,19 @@ Usage: sdp-proxy --map LISTEN=TARGET [--map LISTEN=TARGET ...] | --config FILE
 It listens on the left side and forwards each connection to the right side. A
 side is one of
   tcp://HOST:PORT     TCP; an empty HOST listens on all addresses
-  sdp://HOST:PORT     SDP, the fabric of SDP_FABRIC, /etc/ntbnet/fabric or this user's own
+  sdp://HOST:PORT     SDP: the fabric of SDP_FABRIC, of /etc/ntbnet/fabric, or
+                      this user's own
   tcp+sdp://HOST:PORT both, left only: TCP at HOST, SDP at the same port
-  unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME abstract
+  unix:///PATH        Unix socket; unix://PATH is relative, unix://@NAME
+                      abstract
 Port 0 on the left picks a free one, which the first line on stderr tells.
-With --transparent a map is LISTEN alone, at tcp://. What rules of nftables redirect
-there goes on to where its client wanted to go, if that is an address of the fabric's hosts.
+With --transparent a map is LISTEN alone, at tcp://. What rules of nftables
+redirect there goes on to where its client wanted to go, if that is an address
+of the fabric's hosts.
 
 A map that leads back to itself is refused, also through other maps and through
-other sdp-proxys of the fabric on this machine: the one that starts last is. A loop
-through other programs ends at --max-connections.
+other sdp-proxys of the fabric on this machine: the one that starts last is. A
+loop through other programs ends at --max-connections.
 
 Examples, a Redis server and its clients over SDP:
   sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379
@@ -37,28 +40,32 @@ Examples, a Redis server and its clients over SDP:
 A process that owns the links of a node, for the others of that node:
   SDP_FABRIC='ring:lab?node=2&nodes=5' sdp-proxy --own
 Two services at once, one of them on a Unix socket:
-  sdp-proxy --map unix:///tmp/db.sock=sdp://localhost:7001 --map tcp://:8080=sdp://localhost:7002
+  sdp-proxy --map unix:///tmp/db.sock=sdp://localhost:7001 \
+            --map tcp://:8080=sdp://localhost:7002
 
 A file has the maps of a service, in YAML: keys maps, with listen and target or
 targets in each; defaults, for all of them; and the flags below by their names.
   sdp-proxy check FILE        says whether it is right, and where not
-  sdp-proxy status ADDRESS    shows the maps and connections of a proxy, which has --metrics ADDRESS
+  sdp-proxy status ADDRESS    shows the maps and connections of a proxy, which
+                              has --metrics ADDRESS
 
 Flags:
 `
 
 const usageTail = `
-Signals: SIGTERM or SIGINT stops listening and lets the connections end; a second
-one cuts them. SIGUSR1 prints the counters. SIGHUP reads the file again: new and changed
-maps take effect, and a file with an error changes nothing. A service manager that started
-it by sd_notify's protocol, as systemd does, is told all that.
+Signals: SIGTERM or SIGINT stops listening and lets the connections end; a
+second one cuts them. SIGUSR1 prints the counters. SIGHUP reads the file again:
+new and changed maps take effect, and a file with an error changes nothing. A
+service manager that started it by sd_notify's protocol, as systemd does, is
+told all that.
 
-Each connection is logged when it is over, and counted: "refused" are clients that were turned
-away, as beyond --max-connections, "failed" those of which no target could be reached,
-"aborted" those cut by a reset, another error or the proxy.
+Each connection is logged when it is over, and counted: "refused" are clients
+that were turned away, as beyond --max-connections, "failed" those of which no
+target could be reached, "aborted" those cut by a reset, another error or the
+proxy.
 
-Exit status: 0 after a signal, also if connections were cut, which the last line tells;
-1 if a listener failed; 2 if it could not start.
+Exit status: 0 after a signal, also if connections were cut, which the last line
+tells; 1 if a listener failed; 2 if it could not start.
 `
 
 const checkHead = `sdp-proxy check reads a file as sdp-proxy --config does, and serves nothing.

@@ -23,7 +23,7 @@ func New(name string, stdout io.Writer, head, tail string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard) // the command prints its errors
 	fs.SortFlags = false
-	fs.Usage = func() { fmt.Fprint(stdout, head, fs.FlagUsages(), tail) }
+	fs.Usage = func() { fmt.Fprint(stdout, head, fs.FlagUsagesWrapped(80), tail) }
 	return fs
 }
 

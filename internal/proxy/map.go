@@ -71,7 +71,7 @@ var MapOptions = []Option[Map]{
 	countOption("max-rate", "0", "`N` connections a second are taken; 0 for no limit", func(m *Map) *int { return &m.MaxRate }),
 	wordOption("when-full", "clients beyond max-connections and max-rate: `WHAT` is done: refuse or wait", []string{refuseThem, letWait}, func(m *Map) *string { return &m.WhenFull }),
 	durationOption("idle-timeout", "", "cut connections that pass on nothing for `TIME`; 0 for never", func(m *Map) *time.Duration { return &m.IdleTimeout }),
-	durationOption("half-closed-timeout", "1h", "likewise, where one side has sent its end of file", func(m *Map) *time.Duration { return &m.HalfClosed }),
+	durationOption("half-closed-timeout", "1h", "likewise after `TIME`, where one side has sent its end of file", func(m *Map) *time.Duration { return &m.HalfClosed }),
 	durationOption("keepalive", "15s", "have the kernel ask a silent peer of TCP after `TIME` whether it is there; 0 for never", func(m *Map) *time.Duration { return &m.KeepAlive }),
 	listOption(allowFrom, "`NETWORKS`, as in 10.0.0.0/8, from which clients may connect by tcp://", networksOf(func(m *Map) *[]netip.Prefix { return &m.Sources })),
 	listOption(acceptProxy, "`NETWORKS` of proxies: from these alone tcp:// takes connections, and each begins with a header of the PROXY protocol, which names the client", networksOf(func(m *Map) *[]netip.Prefix { return &m.Proxies })),
