@@ -511,6 +511,21 @@ func TestAFailureIsOneLineAndStatus1(t *testing.T) {
 		assert.Equal(t, 1, p.run(t))
 		assertOneLine(t, p.stderr.String(), "the other end is not sdp-perf")
 	})
+	t.Run("JSON has all keys", func(t *testing.T) {
+		p := newProgram(t, nil, "-c", "localhost:9", "-J")
+		assert.Equal(t, 2, p.run(t))
+		var report struct {
+			Start struct {
+				Connected []any
+				Version   string
+			}
+			Error string
+		}
+		require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report))
+		assert.NotNil(t, report.Start.Connected)
+		assert.Contains(t, report.Start.Version, "sdp-perf")
+		assert.Contains(t, report.Error, "connection refused")
+	})
 	t.Run("a reader that has gone", func(t *testing.T) {
 		r, w, err := os.Pipe()
 		require.NoError(t, err)

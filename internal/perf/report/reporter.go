@@ -157,6 +157,9 @@ func flows(r *meter.Result) (each []flow, sums [2]flow) {
 // End is called when the run is over; r is nil if it did not begin, and err says why it ended early.
 // It returns the error of a write. What it could not write it writes to other.
 func (p *Reporter) End(r *meter.Result, err error, other io.Writer) error {
+	if p.start == nil { // nobody was reached
+		p.start = object{"connected": []object{}, "version": p.Version, "system_info": p.System, "timestamp": p.Timestamp}
+	}
 	doc := object{"start": p.start, "intervals": append([]object{}, p.intervals...), "end": object{}}
 	if r != nil {
 		doc["end"] = endOf(r)
