@@ -127,9 +127,13 @@ func setUp(ctx context.Context, c *controlConn, r *run, res *Result) error {
 		if err != nil {
 			return fmt.Errorf("stream %d: %w", i+1, noEOF(err))
 		}
-		res.Connected = append(res.Connected, [2]string{s.conn.LocalAddr().String(), s.conn.RemoteAddr().String()})
+		res.connected(s.conn)
 	}
 	return nil
+}
+
+func (r *Result) connected(c net.Conn) {
+	r.Connected = append(r.Connected, [2]string{c.LocalAddr().String(), c.RemoteAddr().String()})
 }
 
 // attached waits until the server has attached a stream.

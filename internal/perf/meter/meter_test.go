@@ -16,6 +16,7 @@ import (
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
@@ -184,7 +185,12 @@ func TestAServerOfBothNetworksKnowsItsClients(t *testing.T) {
 	ln, err := sdp.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	by := make(chan string, 2)
-	s := &Server{Observe: func() Observer { return Observer{Connected: func(r *Result) { by <- r.Transport }} }}
+	s := &Server{Observe: func() Observer {
+		return Observer{Connected: func(r *Result) {
+			assert.Len(t, r.Connected, 1)
+			by <- r.Transport
+		}}
+	}}
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()

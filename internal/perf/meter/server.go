@@ -222,6 +222,9 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, greet
 		o = s.Observe()
 	}
 	res := newResult(p, c.Conn)
+	for _, s := range r.streams[:p.total()] {
+		res.connected(s.conn)
+	}
 	if o.Connected != nil {
 		o.Connected(res)
 	}
