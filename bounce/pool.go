@@ -202,7 +202,9 @@ func (p *Pool) alloc(size, old int) (queue, bool) {
 
 // take has a block that was allocated be a queue. The caller holds p.mu.
 func (p *Pool) take(off, size int) queue {
-	p.retained = max(0, p.retained-size)
+	if size < bigBlock {
+		p.retained = max(0, p.retained-size)
+	}
 	p.warm.take(off-p.blocks.base, size)
 	q := queue{off: off, mem: p.peer.Local()[off : off+size : off+size]}
 	ntb.Clear64(q.mem, 0)
