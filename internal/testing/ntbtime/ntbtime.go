@@ -8,14 +8,20 @@ import (
 
 // Link describes a link, the same in both directions.
 type Link struct {
-	Rate      float64       // of the wire behind its encoding, in bytes per second
-	Header    int           // bytes of a packet besides its payload
-	Payload   int           // the most that a packet carries
-	OneWay    time.Duration // from a packet's last byte on the wire to its arrival
-	Combining bool          // stores gather in lines of 64 bytes; else each 8 bytes are a packet
-	Queue     int           // bytes that wait for the wire before a store does
-	Interrupt time.Duration // from the arrival of a doorbell to its waiter
-	RemoteCPU bool          // see ntb.Caps
+	// Rate is how many bytes per second the wire carries, headers included.
+	Rate float64
+	// Header is how many bytes a packet has besides its payload, and Payload is its largest payload.
+	Header, Payload int
+	// OneWay is the time from the end of a packet on the wire to its arrival.
+	OneWay time.Duration
+	// Combining has stores gather in lines of 64 bytes. Without it each 8 bytes are a packet.
+	Combining bool
+	// Queue is how many bytes may wait for the wire. Stores beyond it wait too.
+	Queue int
+	// Interrupt is the time from the arrival of a doorbell until its waiter is woken.
+	Interrupt time.Duration
+	// RemoteCPU is that of ntb.Caps.
+	RemoteCPU bool
 
 	// Faults, for tests of tests.
 	ExtraPackets int // more packets for each Publish
@@ -36,10 +42,10 @@ func (l Link) packets(n int) int { return max(1, (n+l.Payload-1)/l.Payload) }
 // Stats counts what one side sent.
 type Stats struct {
 	Packets, Payload, Wire uint64 // bytes; Wire has the headers too
-	Lines, Parts           uint64 // full lines, and those that left before they were full
+	Lines                  uint64 // sent full
+	Parts                  uint64 // lines that were flushed before they were full
 	Words, Doorbells       uint64
-	Reads                  uint64        // across the link
-	Waited                 time.Duration // stores, for room before the wire
+	Waited                 time.Duration // by stores, for room in the queue
 }
 
 // Device is one end of a bridge.
@@ -112,7 +118,6 @@ func (d *Device) RingDoorbell(bit int) {
 // Order reads across the link. The answer comes behind what the other side had stored by then, as completions push posted writes.
 func (d *Device) Order() {
 	d.out.Flush()
-	d.out.count()
 	d.out.pass(0)
 	d.in.pass(8)
 	d.Device.Order()

@@ -51,7 +51,7 @@ func took(y *Device, at int, f func()) time.Duration {
 	return time.Since(begin)
 }
 
-// The times of a link are those that its description gives.
+// Stores, doorbells and reads take the time that can be computed from the Link.
 func TestClosedForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := gen3x8

@@ -35,14 +35,15 @@ type wire struct {
 	link   Link       // immutable
 	window ntb.Window // immutable
 
-	mu sync.Mutex // never held while anything waits
+	mu sync.Mutex // is never held in a wait
 	// mu guards the following.
-	free    time.Time // when the wire has sent all
-	part    float64   // of a nanosecond, behind free
-	under   []arrival // by due
+	// The wire is free at this time, and part of a nanosecond later.
+	free time.Time
+	part float64
+
+	under   []arrival // sorted by due
 	timer   *time.Timer
 	buffers []buffer // in the order in which they were opened
-	bells   int
 	ended   bool
 	stats   Stats
 
@@ -119,13 +120,6 @@ func (w *wire) wait() {
 	if d > 0 {
 		time.Sleep(d)
 	}
-}
-
-// count counts a read.
-func (w *wire) count() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stats.Reads++
 }
 
 // pass waits until a packet of n bytes has arrived behind all others, or the link ends.
@@ -268,7 +262,7 @@ func (w *wire) ring(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.Doorbells++
-	if w.bells++; w.link.LoseBell > 0 && w.bells%w.link.LoseBell == 0 {
+	if w.link.LoseBell > 0 && w.stats.Doorbells%uint64(w.link.LoseBell) == 0 {
 		do = nil
 	}
 	w.send(4, 1, func() {
