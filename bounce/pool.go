@@ -132,13 +132,14 @@ func (p *Pool) channel(gen uint32) ntb.DMAChannel {
 // Peer returns the peer that may write the pool.
 func (p *Pool) Peer() *link.Peer { return p.peer }
 
-// fairShare returns how large a queue may grow: half of the memory, divided among the
-// connections, or all that mayGrow allows if there is one. The caller holds p.mu.
+// fairShare returns how large a queue may grow: half of the memory, divided among the connections. Queues
+// smaller than a piece may have all that mayGrow allows. The caller holds p.mu.
 func (p *Pool) fairShare() int {
-	if len(p.pairs) <= 1 {
+	n := len(p.pairs)
+	if n <= 1 {
 		return p.blocks.total
 	}
-	return p.blocks.total / (2 * len(p.pairs))
+	return max(p.blocks.total/2/n, min(p.blocks.total/4*3/n, maxPiece))
 }
 
 // roomEvery is how often at most a connection is chosen that gives way. It takes a look at each.

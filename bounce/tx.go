@@ -77,8 +77,9 @@ func (t *tx) wantsLarger() bool {
 // are all short, or that never waits, would otherwise stay in a small queue.
 const askAfter = 8
 
-// outgrown reports whether this queue was too small so often.
-func (t *tx) outgrown() bool { return t.short >= askAfter }
+// outgrown reports whether this queue has just been too small so often, or twice as often as when it last did, since a
+// reader that had no memory then may have some now.
+func (t *tx) outgrown() bool { return t.short >= askAfter && t.short&(t.short-1) == 0 }
 
 // credit takes the reader's credit word. It reports false if no honest reader could have
 // sent it. Credit for a queue that was left is late, not wrong.

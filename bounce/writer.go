@@ -24,7 +24,7 @@ type writer struct {
 	// mu guards the following.
 	tx         sender
 	arms       uint32 // counts the arms
-	askedIn    uint32 // generation of the queue for which a larger one was asked for
+	askedIn    uint32 // generation of the queue for which a larger one was asked for; 0 to ask again
 	creditSeen uint64
 	grantSeen  uint64
 	finSent    bool
@@ -121,9 +121,7 @@ func (w *writer) outgrow() error {
 		return err
 	}
 	w.tx.short++
-	if w.tx.outgrown() {
-		w.askLarger()
-	}
+	w.askAgain()
 	return nil
 }
 
@@ -136,9 +134,7 @@ func (w *writer) makeRoom() error {
 	}
 	if !progress {
 		w.tx.stalled()
-		if w.tx.outgrown() {
-			w.askLarger()
-		}
+		w.askAgain()
 		w.waiter.wait()
 	}
 	return nil
@@ -403,6 +399,14 @@ func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(
 // Yielded asks for a larger queue during a wait for room that may well come before we park.
 func (w *writer) Yielded() { w.askLarger() }
 
+// askAgain asks for a larger queue if this one is outgrown, even if one was asked for before.
+func (w *writer) askAgain() {
+	if w.tx.outgrown() {
+		w.askedIn = 0
+		w.askLarger()
+	}
+}
+
 // askLarger asks for a larger queue if that would help, once for each queue.
 func (w *writer) askLarger() {
 	if w.askedIn == w.tx.gen || !w.tx.wantsLarger() {
@@ -426,8 +430,8 @@ func (w *writer) arm() {
 
 // armWith arms for room, and asks for a larger queue if that would help. The peer's
 // reader answers when it reads. If the peer is notified as well, its link's goroutine
-// grants a queue at once, if it can. From bulkQueue on memory may be short for long, so
-// the peer is notified once for each queue.
+// grants a queue at once, if it can. Memory may be short for long, so the peer is notified
+// once for each queue, and again by askAgain.
 //
 // Over several hops a later arm can replace this one on its way, and arrive behind the
 // notification. A large queue then stays as it is, and credit comes for the later arm.
@@ -439,7 +443,7 @@ func (w *writer) armWith(bits uint32) {
 		return
 	}
 	w.publishArm(bits | growBit)
-	if w.tx.size < bulkQueue || w.askedIn != w.tx.gen {
+	if w.askedIn != w.tx.gen {
 		w.askedIn = w.tx.gen
 		w.control.notifyReader()
 	}

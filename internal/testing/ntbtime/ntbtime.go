@@ -75,6 +75,13 @@ func (d *Device) SetLate(late time.Duration, below int) {
 	d.out.late, d.out.lateBelow = late, below
 }
 
+// SetAlter has f return the word that arrives instead of one of 8 bytes that this side publishes.
+func (d *Device) SetAlter(f func(v uint64) uint64) {
+	d.out.mu.Lock()
+	defer d.out.mu.Unlock()
+	d.out.alter = f
+}
+
 // Reset sets the counters to 0.
 func (d *Device) Reset() {
 	d.out.mu.Lock()

@@ -49,6 +49,7 @@ type wire struct {
 
 	late      time.Duration // see Device.SetLate
 	lateBelow int
+	alter     func(v uint64) uint64 // see Device.SetAlter
 
 	over chan struct{} // closed when ended is set
 }
@@ -225,6 +226,9 @@ func (w *wire) Publish(off int, v uint64, width int) {
 	}
 	w.mu.Lock()
 	w.stats.Words++
+	if w.alter != nil && width == 8 {
+		v = w.alter(v)
+	}
 	if packets := 1 + w.link.ExtraPackets; width < 8 || off >= w.lateBelow {
 		w.send(width, packets, publish)
 	} else {
