@@ -21,7 +21,8 @@ type tx struct {
 	short int
 	// maxInline is the largest payload of an inline record.
 	maxInline int
-	max       int // how many bytes may be under way, whatever the queue's size
+	max       int                           // how many bytes may be under way, whatever the queue's size
+	lines     *[maxInline + headerSize]byte // of fullLines
 	st        pathStats
 }
 
@@ -99,14 +100,36 @@ func (t *tx) room() int { return t.send.Room() - reserve }
 func (t *tx) putInline(p []byte) {
 	h := makeHeader(t.seq+1, len(p), kindInline)
 	pos := t.advance(h)
+	t.st.inlineRecords++
+	t.st.inlineBytes += uint64(len(p))
+	if len(p) > packets && t.win.Kind() == ntb.WriteCombining {
+		t.win.Write(pos, t.fullLines(p))
+		t.win.Publish64(pos, uint64(h))
+		return
+	}
 	if len(p) > line-headerSize {
 		t.win.Write(pos+line, p[line-headerSize:])
 		p = p[:line-headerSize]
 	}
 	t.win.Write(pos+headerSize, p)
 	t.win.Publish64(pos, uint64(h))
-	t.st.inlineRecords++
-	t.st.inlineBytes += uint64(h.len())
+}
+
+// packets is how many bytes of a line of write-combining memory leave for the price of a full one, at most: a full
+// line is a packet, and each 8 bytes of one that is not are a packet too.
+const packets = 16
+
+// fullLines returns an inline record of p, with 0 for its header, which is what the memory there has until the header is
+// published. It is valid until the next call.
+func (t *tx) fullLines(p []byte) []byte {
+	if t.lines == nil {
+		t.lines = new([maxInline + headerSize]byte)
+	}
+	n := headerSize + copy(t.lines[headerSize:], p)
+	if n%line > packets {
+		n = inlineSize(len(p)) // with bytes of earlier records behind p
+	}
+	return t.lines[:n]
 }
 
 // reserve finds room for a record with payload of up to n bytes. It returns where

@@ -202,6 +202,7 @@ func (l *inLane) take() bool {
 	}
 	what := l.route(&l.frame, body)
 	for what == headHolds {
+		ntb.Pause()
 		runtime.Gosched()
 		what = l.route(&l.frame, body)
 	}

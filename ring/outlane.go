@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -275,7 +276,13 @@ func (o *outLane) put(f *frame, body []byte) {
 	o.hop++
 	f.encode(&o.header)
 	o.link.raceRelease()
-	o.queue.Write(at+8, o.header[8:])
+	if o.queue.Kind() == ntb.WriteCombining {
+		// A full line is one packet. Until the frame is valid, its first word has another hop number.
+		binary.LittleEndian.PutUint64(o.header[:], uint64(uint32(o.hop-1)))
+		o.queue.Write(at, o.header[:])
+	} else {
+		o.queue.Write(at+8, o.header[8:])
+	}
 	if f.length > 0 {
 		o.bulk.Write(&o.queue, at+frameHeader, body[:f.length])
 	}
@@ -373,6 +380,7 @@ func (o *outLane) pollSome() (more bool) {
 				next.pollOnward() // frames behind the head may have gone by another lane
 			}
 		case what == turnHold:
+			ntb.Pause()
 			runtime.Gosched()
 		default:
 			return what == turnOwn // more than the caller is kept for

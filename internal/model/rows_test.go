@@ -249,8 +249,16 @@ func quiet(t *testing.T) {
 const (
 	rowsFile       = "testdata/rows.txt"
 	updateVariable = "NTBNET_UPDATE"
-	tolerance      = 0.01 // two runs differ by a third of that at most
 )
+
+// tolerance returns by what part of it a row may change. Two runs differ by a third of that at most, or where frames get lost by a
+// delayed acknowledgement or two.
+func (r row) tolerance() float64 {
+	if strings.Contains(r.name, "lost") {
+		return 0.05
+	}
+	return 0.01
+}
 
 // TestRows compares all rows with those of the file, which NTBNET_UPDATE=1 writes. What is better has to be written too, so that it
 // is kept.
@@ -276,9 +284,9 @@ func TestRows(t *testing.T) {
 		switch delete(was, r.name); {
 		case !ok:
 			t.Errorf("%v\n\tis not in %s: write that by %s=1", r, rowsFile, updateVariable)
-		case r.worse(b) > tolerance:
+		case r.worse(b) > r.tolerance():
 			t.Errorf("%v\n\twas %.2f", r, b.value)
-		case r.worse(b) < -tolerance:
+		case r.worse(b) < -r.tolerance():
 			t.Errorf("%v\n\twas %.2f: write %s by %s=1", r, b.value, rowsFile, updateVariable)
 		default:
 			t.Log(b)
@@ -311,7 +319,7 @@ func TestRowsFindFaults(t *testing.T) {
 			r.streams("Gen3 x8", link, late)
 			worse := 0
 			for _, r := range r.all {
-				if r.worse(was[r.name]) > tolerance {
+				if r.worse(was[r.name]) > r.tolerance() {
 					t.Logf("%v\n\twas %.2f", r, was[r.name].value)
 					worse++
 				}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -123,28 +124,38 @@ func (b *buffers) any() int {
 	return all[b.rng.IntN(len(all))]
 }
 
-// evict makes the stores to a line, word by word where words are whole. The caller holds
-// mu.
+// evict makes the stores to a line, words of 8 bytes in any order. Others may run in between. The caller
+// holds mu.
 func (b *buffers) evict(number int) {
 	l := b.lines[number]
 	delete(b.lines, number)
 	if b.closed {
 		return
 	}
-	for at := 0; at < 64; at += 4 {
-		off := 64*number + at
-		switch mask := l.mask >> at; {
-		case at%8 == 0 && mask&0xff == 0xff:
-			b.win.Publish64(off, binary.LittleEndian.Uint64(l.data[at:]))
-			at += 4
-		case mask&0xf == 0xf:
-			b.win.Publish32(off, binary.LittleEndian.Uint32(l.data[at:]))
-		default:
-			for mask &= 0xf; mask != 0; mask &= mask - 1 {
-				i := bits.TrailingZeros64(mask)
-				b.win.Write(off+i, l.data[at+i:at+i+1])
-			}
+	for _, word := range b.rng.Perm(8) {
+		at := 8 * word
+		if l.mask>>at&0xff == 0xff {
+			b.win.Publish64(64*number+at, binary.LittleEndian.Uint64(l.data[at:]))
+		} else {
+			b.half(l, number, at)
+			b.half(l, number, at+4)
 		}
+		if b.rng.IntN(32) == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// half makes the stores to 4 bytes of a line, in one piece if they are whole. The caller holds mu.
+func (b *buffers) half(l *combined, number, at int) {
+	off, mask := 64*number+at, l.mask>>at&0xf
+	if mask == 0xf {
+		b.win.Publish32(off, binary.LittleEndian.Uint32(l.data[at:]))
+		return
+	}
+	for ; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		b.win.Write(off+i, l.data[at+i:at+i+1])
 	}
 }
 
