@@ -27,6 +27,7 @@ const envRole = "NTBNET_BENCHMARKS_ROLE"
 var roles = map[string]func(args []string) error{
 	"serve":  serve,
 	"load":   load,
+	"wake":   wake,
 	"idle":   idle,
 	"shmipc": serveShmipc,
 	"word":   answerWords,
