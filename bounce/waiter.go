@@ -45,6 +45,7 @@ type waiter struct {
 	fenced  bool          // the peer knows by parkingBit that we park, and fences
 	watch   ntb.Watch     // where control.watches is set
 	parks   uint64
+	rung    uint64 // doorbells of the link, when the last wait began
 }
 
 func (w *waiter) init(h half, c *control, o *Options) {
@@ -139,6 +140,10 @@ func (w *waiter) waitAtMost(d time.Duration) bool {
 // spin polls for a while, or sleeps until others that poll give it a turn. It reports whether to
 // check again rather than park.
 func (w *waiter) spin() bool {
+	if rung := w.control.peer.Rung(); rung != w.rung {
+		w.rung = rung
+		w.spinner.Rang()
+	}
 	o := w.spinner.Spin(w.source)
 	if o == wait.Crowded && w.limit == 0 { // a turn may be long in coming
 		o = w.takeTurn()

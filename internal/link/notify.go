@@ -132,6 +132,9 @@ func (p *Peer) announce(v uint32) {
 	}
 }
 
+// Rung returns how many doorbells this process rang.
+func (p *Peer) Rung() uint64 { return p.doorbells.Load() }
+
 // Pending reports whether the peer has announced something that no goroutine here
 // has looked at. It is one load of local memory.
 func (p *Peer) Pending() bool { return ntb.Load32(p.in, offMaster) != p.looks.seen.Load() }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/virtual"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -196,6 +197,24 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 		s.member.refused = true
 	}
 	return o
+}
+
+// Rang is called before a wait of a process that has just rung. The system mostly puts the thread that was woken on the
+// processor of the one that rang, where a spin would keep it waiting. So Rang lets that thread run, after goroutines of this
+// process, and unless processors are scarce: then another process might have a turn.
+func (s *Spinner) Rang() {
+	p := spending{thrift: s.thrift, looked: time.Now()}
+	if p.may(); p.thrift == nil || p.scarce || virtual.Poll != nil {
+		return
+	}
+	begin := p.looked
+	runtime.Gosched()
+	p.yielded(time.Now())
+	if p.looked.Sub(begin) < wakingYield { // no goroutine was ready
+		Yield()
+		p.look(time.Now())
+	}
+	s.last, s.work = p.looked, 0
 }
 
 // Parks is called before a wait parks that Spin has not ended, and Unparks when it goes on.

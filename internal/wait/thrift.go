@@ -22,8 +22,9 @@ type Thrift struct {
 	takenBy time.Duration // least time between two checks that the system took; constant
 
 	// In nanoseconds since epoch.
-	scarce atomic.Int64 // processors are scarce until then; 0 if they never were
-	rest   atomic.Int64 // while they are, waits park at once until then
+	scarce    atomic.Int64 // processors are scarce until then; 0 if they never were
+	scarceFor atomic.Int64 // how long that was from what showed it
+	rest      atomic.Int64 // while they are, waits park at once until then
 
 	debt  atomic.Int64 // in nanoseconds, from -mostDebt to mostDebt
 	taken atomic.Uint64
@@ -33,9 +34,11 @@ const (
 	// takenBy is longer than a virtual machine usually keeps a processor away, and shorter
 	// than a turn of another process or the rest of a quota's period.
 	takenBy = time.Millisecond
-	// scarceFor is how long one such event counts. Under a quota, and beside busy processes,
-	// they come several times a second if much is spun.
-	scarceFor = 10 * time.Second
+	// Such an event counts for scarceLeast, as it may be one alone. If the next one comes before twice that time is over, it
+	// counts for twice as long, up to scarceMost. Under a quota, and beside busy processes, they come several times a second
+	// if much is spun.
+	scarceLeast = 20 * time.Millisecond
+	scarceMost  = 10 * time.Second
 	// parkCost is the processor time of a park, the peer's included: a doorbell, and being
 	// woken. A Read of a loop takes 10 to 15 µs, one of net/http some 30, where a processor is idle.
 	parkCost = 30 * time.Microsecond
@@ -76,10 +79,22 @@ func (s *spending) look(now time.Time) {
 	if took := now.Sub(s.looked); s.thrift == nil || took < s.thrift.takenBy {
 		s.cost += took
 	} else {
-		s.thrift.taken.Add(1)
-		s.thrift.scarce.Store(int64(now.Add(scarceFor).Sub(s.thrift.epoch)))
+		s.thrift.lost(now)
 	}
 	s.looked = now
+}
+
+// lost counts a processor that was lost by the time now.
+func (t *Thrift) lost(now time.Time) {
+	t.taken.Add(1)
+	since, lasts := int64(now.Sub(t.epoch)), t.scarceFor.Load()
+	if since < t.scarce.Load()+lasts {
+		lasts = min(2*lasts, int64(scarceMost))
+	} else {
+		lasts = int64(scarceLeast)
+	}
+	t.scarceFor.Store(lasts)
+	t.scarce.Store(since + lasts)
 }
 
 // yielded is called after other goroutines ran since the last check. Their time costs

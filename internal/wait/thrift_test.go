@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// thriftAt returns a Thrift, and a function that returns its clock's time some time
+// thriftAt returns a Thrift for which processors were often scarce, and a function that returns its clock's time some time
 // after it was made.
 func thriftAt() (*Thrift, func(time.Duration) time.Time) {
 	t := NewThrift()
+	t.scarceFor.Store(int64(scarceMost))
 	return t, func(d time.Duration) time.Time { return t.epoch.Add(d) }
 }
 
@@ -30,6 +31,29 @@ func spinFor(t *Thrift, at func(time.Duration) time.Time, d, long time.Duration,
 		s.end(hit)
 	}
 	return may
+}
+
+// A processor that is lost once makes them scarce for a moment. If that happens again and again, it counts for long.
+func TestProcessorsAreScarceForAsLongAsTheyGetLost(t *testing.T) {
+	thrift, at := NewThrift(), func(d time.Duration) time.Time { return time.Time{}.Add(d) }
+	thrift.epoch = at(0)
+	until := func() time.Duration { return time.Duration(thrift.scarce.Load()) }
+	now := time.Hour
+	thrift.lost(at(now))
+	require.Equal(t, now+scarceLeast, until())
+	for lasts := 2 * scarceLeast; lasts < scarceMost; lasts *= 2 {
+		now = until() + lasts/2 - 1 // within twice the time
+		thrift.lost(at(now))
+		require.Equal(t, now+lasts, until())
+	}
+	for range 2 {
+		now = until()
+		thrift.lost(at(now))
+		require.Equal(t, now+scarceMost, until())
+	}
+	now = until() + scarceMost
+	thrift.lost(at(now))
+	require.Equal(t, now+scarceLeast, until())
 }
 
 func TestSpinsAreFreeWhileProcessorsAreNotScarce(t *testing.T) {
@@ -52,7 +76,7 @@ func TestFruitlessSpinsRestWhileProcessorsAreScarce(t *testing.T) {
 	require.False(t, spinFor(thrift, at, now-50*time.Microsecond+restFor-1, 0, false))
 	require.True(t, spinFor(thrift, at, now+restFor, 0, false), "it tries again")
 	take(thrift, at, now+restFor) // extends the time
-	last := now + restFor + takenBy + scarceFor
+	last := now + restFor + takenBy + scarceMost
 	for d := last - 2*mostDebt; d < last; d += mostDebt / 2 {
 		spinFor(thrift, at, d, mostDebt/2, false)
 	}
