@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
-	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -50,7 +49,6 @@ func (r *reader) read(p []byte) (int, error) {
 		}
 		return 0, nil
 	}
-	r.expect(len(p))
 	for {
 		end, err := r.before()
 		if err != nil {
@@ -96,17 +94,6 @@ func (r *reader) gather(p []byte) (n int) {
 // gone reports whether the memory has gone, so that what was copied from it must not be used. The
 // link soon goes down, and with it the connection.
 func (r *reader) gone() bool { return r.revocable != nil && r.revocable.Gone() }
-
-// expect sets the kind of the waits of a call for n bytes. Calls for a single byte are a kind
-// of their own: net/http's servers keep one waiting while a handler runs, and it ends without
-// data. The caller holds mu.
-func (r *reader) expect(n int) {
-	if n == 1 {
-		r.waiter.spinner.Expect(wait.Apart)
-	} else {
-		r.waiter.spinner.Expect(wait.Usual)
-	}
-}
 
 // ending is why a call that finds nothing does not wait.
 type ending uint8
@@ -165,7 +152,6 @@ func (r *reader) wait() {
 func (r *reader) look(f func(next []byte, ended bool) (taken int, done bool, err error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expect(1)
 	for {
 		end, err := r.before()
 		if err != nil {

@@ -28,44 +28,6 @@ func TestWakingForNothingDoesNotStopSpinning(t *testing.T) {
 	require.Zero(t, b.r.waiter.spinner.Counts().Misses)
 }
 
-// Reads of one byte that a deadline ends, as net/http's servers have one under way
-// during each request, must not keep other Reads from spinning.
-func TestReadsEndedByDeadlineSpinApart(t *testing.T) {
-	if runtime.NumCPU() == 1 {
-		t.Skip("nobody spins on one processor")
-	}
-	pa, pb := memPools(t, spinning)
-	a, b := connect(t, pa, pb)
-	one, buf := make([]byte, 1), make([]byte, 4096)
-	for range 50 {
-		done := make(chan error, 1)
-		parks := b.Stats().ReadParks
-		go func() { _, err := b.Read(one); done <- err }()
-		for b.Stats().ReadParks == parks {
-			time.Sleep(100 * time.Microsecond)
-		}
-		b.SetReadDeadline(time.Unix(1, 0))
-		require.Error(t, <-done)
-		b.SetReadDeadline(time.Time{})
-		a.Write(buf[:10])
-		_, err := b.Read(buf)
-		require.NoError(t, err)
-	}
-	for _, p := range [][]byte{one, buf} {
-		before := b.Stats()
-		done := make(chan error, 1)
-		go func() { _, err := b.Read(p); done <- err }()
-		for b.Stats().ReadParks == before.ReadParks {
-			time.Sleep(100 * time.Microsecond)
-		}
-		a.Write(buf[:1])
-		require.NoError(t, <-done)
-		s := b.Stats()
-		spins := s.ReadSpins + s.ReadSpinsSpared - before.ReadSpins - before.ReadSpinsSpared
-		require.Equal(t, len(p) > 1, spins > 0, "a read of %d bytes", len(p))
-	}
-}
-
 func TestStallsAreCountedByReason(t *testing.T) {
 	pa, pb := memPools(t, Options{Buffer: 64 << 10})
 	a, b := connect(t, pa, pb)

@@ -122,7 +122,7 @@
 //
 // # What this does to your process
 //
-//   - It spins. A wait polls memory for 50 µs, rarely for longer, before it sleeps, if a processor is
+//   - It spins. A wait polls memory for 50 µs before it sleeps, if a processor is
 //     free for that, in half of GOMAXPROCS goroutines at most. The option spin=0 of SDP_FABRIC turns it
 //     off.
 //   - It has goroutines while a [Fabric] is open: some of the Fabric, and some for each process with which

@@ -30,11 +30,10 @@ func (g *guess) spins() bool {
 }
 
 // Where being woken takes longer than a spin, two sides that both park would never find each
-// other spinning. So some spins are longer than usual: the rare one after many misses, and, where
-// another machine ends the waits, each one after a miss. A peer there is woken by an interrupt,
+// other spinning. So where another machine ends the waits, each spin after a miss is longer than
+// usual. A peer there is woken by an interrupt,
 // perhaps of a virtual machine that has to be scheduled, which takes some hundreds of µs.
 const (
-	rareTimes      = 4
 	elsewhereTimes = 20
 	// mostLate is enough late hits for the peer's next spin. After as many without one, waits
 	// park lateSkip times.
@@ -44,11 +43,8 @@ const (
 
 // budget returns how long the spin that spins allowed may last.
 func (g *guess) budget(spin time.Duration) time.Duration {
-	switch {
-	case g.elsewhere && g.fails > 0:
+	if g.elsewhere && g.fails > 0 {
 		return elsewhereTimes * spin
-	case g.fails == maxFails:
-		return rareTimes * spin
 	}
 	return spin
 }

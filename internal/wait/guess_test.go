@@ -34,7 +34,7 @@ func pingPong(sides *[2]guess, n int, wake time.Duration) (quick int) {
 }
 
 // Two sides that both park find each other spinning in the end, although being woken takes longer than a
-// usual spin lasts, and than the rare one does on one machine.
+// usual spin lasts.
 func TestSidesOfTwoMachinesFindEachOther(t *testing.T) {
 	for _, wake := range []time.Duration{10 * time.Microsecond, 100 * time.Microsecond, 300 * time.Microsecond, 900 * time.Microsecond} {
 		for seed := range uint64(100) {

@@ -48,12 +48,11 @@ type Spinner struct {
 	elsewhere bool          // constant: another machine ends the waits
 	member    *member       // constant; nil: in no crowd
 
-	guesses [2]guess
-	kind    Kind      // of the waits of the call under way
-	early   fruitless // yields during a spin
-	slices  fruitless // yields at the end of a time slice
-	last    time.Time // when other goroutines last had a chance to run here
-	work    int       // work done since then, see Worked
+	guess  guess
+	early  fruitless // yields during a spin
+	slices fruitless // yields at the end of a time slice
+	last   time.Time // when other goroutines last had a chance to run here
+	work   int       // work done since then, see Worked
 
 	counts Counts
 }
@@ -82,10 +81,7 @@ func (s *Spinner) Offer(o *Offers, times int) {
 // Elsewhere says that another machine's processors end the waits, and so spins need not leave them one
 // of this machine's. It is called before the first wait.
 func (s *Spinner) Elsewhere() {
-	s.elsewhere = true
-	for i := range s.guesses {
-		s.guesses[i].elsewhere = true
-	}
+	s.elsewhere, s.guess.elsewhere = true, true
 }
 
 // Join has the waits take turns with others of c. A token in wake, which has capacity 1, makes
@@ -111,23 +107,9 @@ func (s *Spinner) Once(src Source) Outcome {
 // Counts returns the counters.
 func (s *Spinner) Counts() Counts { return s.counts }
 
-// Kind is a kind of waits at one place. How a wait ends is predicted from those of its kind.
-type Kind uint8
-
-const (
-	Usual Kind = iota // nearly all waits
-	Apart             // those that end unlike the others
-)
-
-// Expect sets the kind of the waits to come.
-func (s *Spinner) Expect(k Kind) { s.kind = k }
-
-// guess returns the guess for the wait under way.
-func (s *Spinner) guess() *guess { return &s.guesses[s.kind] }
-
 // Spin polls until src is ready or stopped, or the time is used up, or another wait has its turn.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess().spins() {
+	if s.budget <= 0 || !s.guess.spins() {
 		return None
 	}
 	if !enterBesides(s.elsewhere) {
@@ -188,7 +170,7 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 	case Hit:
 		s.counts.Spins++
 		s.counts.Hits++
-		s.guess().hit(false)
+		s.guess.hit(false)
 		s.thrift.saved(s.last)
 	case Stopped:
 		s.counts.Spins++
@@ -262,7 +244,7 @@ func (p *spin) begin(s *Spinner) bool {
 		p.first = p.offers.pace.first // goroutines of this process come before other processes
 	}
 	p.yieldAt = p.first << s.early
-	p.budget = s.guess().budget(p.budget)
+	p.budget = s.guess.budget(p.budget)
 	return p.spent.may()
 }
 
@@ -290,7 +272,7 @@ func (p *spin) hit(i int) {
 		p.spent.look(time.Now())
 		late = p.spent.looked.Sub(p.start) > p.s.member.budget(p.s.budget)
 	}
-	p.s.guess().hit(late)
+	p.s.guess.hit(late)
 	if p.spent.scarce {
 		p.spent.end(true)
 	}
@@ -327,7 +309,7 @@ func (p *spin) miss() {
 // so is counted by Spin.
 func (s *Spinner) Miss() {
 	s.counts.Misses++
-	s.guess().miss()
+	s.guess.miss()
 }
 
 // Slept is called after a sleep, in which other goroutines had a chance to run.

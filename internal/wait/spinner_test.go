@@ -94,20 +94,6 @@ func TestManyMissesParkLonger(t *testing.T) {
 	require.Equal(t, 1, spun(1))
 }
 
-func TestMissesOfOneKindSayNothingOfTheOther(t *testing.T) {
-	skipOneProcessor(t)
-	s := NewSpinner(time.Hour, nil)
-	s.Expect(Apart)
-	for range 100 {
-		s.Miss()
-	}
-	require.Equal(t, None, s.Spin(&testSource{ready: 1}))
-	s.Expect(Usual)
-	require.Equal(t, Hit, s.Spin(&testSource{ready: 1}))
-	s.Expect(Apart)
-	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "a hit of the other kind changes nothing")
-}
-
 // However many places wait, at most half of the processors are spun on.
 func TestOneLimitForAllSpinners(t *testing.T) {
 	skipOneProcessor(t)
