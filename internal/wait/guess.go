@@ -31,8 +31,8 @@ func (g *guess) spins() bool {
 
 // Where being woken takes longer than a spin, two sides that both park would never find each
 // other spinning. So where another machine ends the waits, each spin after a miss is longer than
-// usual. A peer there is woken by an interrupt,
-// perhaps of a virtual machine that has to be scheduled, which takes some hundreds of µs.
+// usual. A peer there is woken by an interrupt, perhaps of a virtual machine that has to be
+// scheduled, which takes some hundreds of µs.
 const (
 	elsewhereTimes = 20
 	// mostLate is enough late hits for the peer's next spin. After as many without one, waits

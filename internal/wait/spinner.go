@@ -183,10 +183,14 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 
 // Rang is called before a wait of a process that has just rung. The system mostly puts the thread that was woken on the
 // processor of the one that rang, where a spin would keep it waiting. So Rang lets that thread run, after goroutines of this
-// process, and unless processors are scarce: then another process might have a turn.
+// process. It does nothing where another machine was rung, nor while processors are scarce: then another process might have a
+// turn.
 func (s *Spinner) Rang() {
+	if s.thrift == nil || s.elsewhere || virtual.Poll != nil {
+		return
+	}
 	p := spending{thrift: s.thrift, looked: time.Now()}
-	if p.may(); p.thrift == nil || p.scarce || virtual.Poll != nil {
+	if p.may(); p.scarce {
 		return
 	}
 	begin := p.looked

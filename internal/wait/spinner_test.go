@@ -168,10 +168,13 @@ func TestWhoHasRungYields(t *testing.T) {
 	for thrift.Taken() == 0 {
 		s.Rang()
 	}
+	thrift.scarce.Store(int64(time.Hour))
 	s.Rang()
 	require.EqualValues(t, 1, thrift.Taken(), "processors are scarce")
-	s.thrift = nil
+	thrift.scarce.Store(0)
+	s.Elsewhere()
 	s.Rang()
+	require.EqualValues(t, 1, thrift.Taken(), "another machine was rung")
 }
 
 func TestASpinDoesNotAllocate(t *testing.T) {

@@ -34,9 +34,9 @@ const (
 	// takenBy is longer than a virtual machine usually keeps a processor away, and shorter
 	// than a turn of another process or the rest of a quota's period.
 	takenBy = time.Millisecond
-	// Such an event counts for scarceLeast, as it may be one alone. If the next one comes before twice that time is over, it
-	// counts for twice as long, up to scarceMost. Under a quota, and beside busy processes, they come several times a second
-	// if much is spun.
+	// An event counts for scarceLeast, or if the last one counted until less than as long ago, for twice as long as that one, up to
+	// scarceMost. One alone says little. Under a quota, and beside busy processes, they come several times a second if much
+	// is spun.
 	scarceLeast = 20 * time.Millisecond
 	scarceMost  = 10 * time.Second
 	// parkCost is the processor time of a park, the peer's included: a doorbell, and being
@@ -52,7 +52,7 @@ const (
 // NewThrift returns a Thrift that has not noticed anything.
 func NewThrift() *Thrift { return &Thrift{epoch: time.Now(), takenBy: takenBy} }
 
-// Taken returns how often the system took the processor from a wait that spun.
+// Taken returns how often the system took the processor from a wait that spun or yielded.
 func (t *Thrift) Taken() uint64 { return t.taken.Load() }
 
 // spending is the cost of one spin.
