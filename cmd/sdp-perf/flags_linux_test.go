@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,38 @@ func TestFormatSetsTheUnitOfRates(t *testing.T) {
 		}
 		assert.Contains(t, p.stdout.String(), want)
 	}
+}
+
+// --timestamps begins each line with the time, and -V prints the machine.
+func TestTimestampsAndVerbose(t *testing.T) {
+	p := newProgram(t, nil, "bw", "-n", "1M", "-V", "--timestamps=at %Y-%m-%dT%H:%M:%S%z 100%| ")
+	require.Zero(t, p.run(t), p.stderr.String())
+	text := p.stdout.String()
+	for line := range strings.Lines(text) {
+		stamp, _, ok := strings.Cut(strings.TrimPrefix(line, "at "), " 100%| ")
+		require.True(t, ok, line)
+		when, err := time.Parse("2006-01-02T15:04:05-0700", stamp)
+		require.NoError(t, err, line)
+		assert.WithinDuration(t, time.Now(), when, time.Hour)
+	}
+	assert.Contains(t, text, " processors\n")
+	p = newProgram(t, nil, "bw", "-n", "1M", "--timestamps", "-J")
+	require.Equal(t, exitBadInput, p.run(t))
+	p = newProgram(t, nil, "bw", "-n", "1M", "--timestamps")
+	require.Zero(t, p.run(t), p.stderr.String())
+	line, _, _ := strings.Cut(p.stdout.String(), "\n")
+	_, err := time.ParseInLocation("Mon Jan _2 15:04:05 2006", line[:len("Sat Nov 28 18:30:00 2026")], time.Local)
+	assert.NoError(t, err, line)
+}
+
+// A server and a client of different families do not meet.
+func TestFamilies(t *testing.T) {
+	srv, port := startServer(t, "--transport", "tcp", "-4")
+	for family, want := range map[string]int{"-4": 0, "-6": exitBadInput} {
+		c := newProgram(t, nil, "-c", "localhost", "-p", port, "--transport", "tcp", "-n", "1M", family)
+		assert.Equal(t, want, c.run(t), "%s: %s", family, c.stderr.String())
+	}
+	srv.interrupt(t)
 }
 
 // At a rate, an amount takes at least its time.

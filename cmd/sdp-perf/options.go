@@ -54,6 +54,9 @@ type options struct {
 	timeout   int // ms
 	format    string
 	svg       string
+	family    string // of IP, "4" or "6"
+	verbose   bool
+	stamps    string // before each line
 
 	arguments []string
 }
@@ -92,6 +95,14 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.svg, "svg", "", "draw a picture of the test into `FILE`")
 	fs.StringVar(&o.logfile, "logfile", "", "append what is printed to `FILE` instead")
 	fs.IntVar(&o.timeout, "connect-timeout", connectTimeout, "milliseconds to connect")
+	family := func(family string) func(string) error {
+		return func(string) error { o.family = family; return nil }
+	}
+	fs.BoolFuncP("version4", "4", "by TCP, IPv4 alone", family("4"))
+	fs.BoolFuncP("version6", "6", "by TCP, IPv6 alone", family("6"))
+	fs.BoolVarP(&o.verbose, "verbose", "V", false, "print the version and the machine too")
+	fs.StringVar(&o.stamps, "timestamps", "", "begin each line with the time, by a `FORMAT` of strftime")
+	fs.Lookup("timestamps").NoOptDefVal = "%c "
 	fs.BoolVarP(&o.once, "one-off", "1", false, "the server ends after one client")
 }
 
@@ -134,6 +145,8 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return badInputf("-t, -n and -k: use one of them")
 	case o.Reverse && o.Bidir:
 		return badInputf("-R and --bidir: use one of them")
+	case o.stamps != "" && (o.json || o.stream):
+		return badInputf("--timestamps and JSON: that has times, use one of them")
 	case o.json && o.stream:
 		return badInputf("-J and --json-stream: use one of them")
 	case o.format != "" && (len(o.format) != 1 || !strings.Contains("kmgtKMGT", o.format)):
@@ -225,13 +238,13 @@ func runTool(ctx context.Context, args []string, out io.Writer) error {
 		}
 	}
 	if o.logfile == "" {
-		return run(ctx, out)
+		return run(ctx, o.stamped(out))
 	}
 	f, err := os.OpenFile(o.logfile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return badInputf("--logfile: %w", err)
 	}
-	return cmp.Or(run(ctx, f), f.Close())
+	return cmp.Or(run(ctx, o.stamped(f)), f.Close())
 }
 
 func (o *options) head() report.Head {
@@ -240,7 +253,7 @@ func (o *options) head() report.Head {
 
 // reporter returns one for a run.
 func (o *options) reporter(to io.Writer, host string) *report.Reporter {
-	r := &report.Reporter{Head: o.head(), W: to, JSON: o.json, Stream: o.stream, Host: host, Port: o.port}
+	r := &report.Reporter{Head: o.head(), W: to, JSON: o.json, Stream: o.stream, Verbose: o.verbose, Host: host, Port: o.port}
 	if o.format != "" {
 		r.Unit = report.Format(o.format[0])
 	}

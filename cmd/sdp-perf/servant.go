@@ -42,7 +42,7 @@ func runServant(args []string) error {
 	ready := servantReady{Addresses: map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(args[0], "socket")}}
 	for _, transport := range args[1:] {
 		address := ready.Addresses[transport]
-		ln, err := meter.Listen(ctx, transport, address)
+		ln, err := meter.Listen(ctx, transport, "", address)
 		if err != nil {
 			ready.Error = oneLine(err)
 			break

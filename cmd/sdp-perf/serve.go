@@ -17,7 +17,7 @@ import (
 // serve serves until it is interrupted, which is its normal end, or with -1 until the first client is served.
 func (o *options) serve(ctx context.Context, out io.Writer) error {
 	port := strconv.Itoa(o.port)
-	ln, err := meter.Listen(ctx, o.transport, meter.Address(o.transport, o.bind, port))
+	ln, err := meter.Listen(ctx, o.transport, o.family, meter.Address(o.transport, o.bind, port))
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) && o.transport != "unix" && meter.IsIperf3(ctx, net.JoinHostPort(cmp.Or(o.bind, "localhost"), port)) {
 			return badInputf("iperf3 has port %d: choose another one by -p, at both ends", o.port)

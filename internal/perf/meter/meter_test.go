@@ -34,7 +34,7 @@ func serving(t *testing.T, transport string) Target {
 func servingBy(t *testing.T, transport string, s *Server) Target {
 	t.Helper()
 	address := map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[transport]
-	ln, err := Listen(t.Context(), transport, address)
+	ln, err := Listen(t.Context(), transport, "", address)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	ctx, end := context.WithCancel(context.Background())

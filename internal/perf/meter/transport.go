@@ -20,6 +20,7 @@ var Transports = []string{"sdp", "tcp", "unix"}
 // Target is a server.
 type Target struct {
 	Transport string
+	Family    string        // of IP, for "tcp": "4", "6", or "" for both
 	Address   string        // a path for "unix"
 	Timeout   time.Duration // for each dial
 }
@@ -29,7 +30,7 @@ func (t Target) dial(ctx context.Context, kind byte, run string, window int) (c 
 	if t.Transport == "sdp" {
 		c, err = (&sdp.Dialer{Timeout: t.Timeout}).DialContext(ctx, "sdp", t.Address)
 	} else if err = checkPath(t.Transport, t.Address); err == nil {
-		c, err = (&net.Dialer{Timeout: t.Timeout}).DialContext(ctx, t.Transport, t.Address)
+		c, err = (&net.Dialer{Timeout: t.Timeout}).DialContext(ctx, networkOf(t.Transport, t.Family), t.Address)
 	}
 	if err != nil {
 		return nil, err
@@ -47,15 +48,22 @@ func (t Target) dial(ctx context.Context, kind byte, run string, window int) (c 
 	return c, nil
 }
 
-// Listen listens by a transport. "" is SDP and TCP on one port.
-func Listen(ctx context.Context, transport, address string) (net.Listener, error) {
+// Listen listens by a transport, and a family as that of Target. A transport of "" is SDP and TCP on one port.
+func Listen(ctx context.Context, transport, family, address string) (net.Listener, error) {
 	if transport == "" || transport == "sdp" {
-		return (&sdp.ListenConfig{}).Listen(ctx, cmp.Or(transport, "tcp"), address)
+		return (&sdp.ListenConfig{}).Listen(ctx, networkOf(cmp.Or(transport, "tcp"), family), address)
 	}
 	if err := checkPath(transport, address); err != nil {
 		return nil, err
 	}
-	return (&net.ListenConfig{}).Listen(ctx, transport, address)
+	return (&net.ListenConfig{}).Listen(ctx, networkOf(transport, family), address)
+}
+
+func networkOf(transport, family string) string {
+	if transport == "tcp" {
+		return transport + family
+	}
+	return transport
 }
 
 func checkPath(transport, address string) error {
@@ -86,7 +94,7 @@ const iperf3Time = 2 * time.Second
 
 // IsIperf3 returns whether a server of iperf3 answers at a TCP port.
 func IsIperf3(ctx context.Context, address string) bool {
-	c, err := Target{"tcp", address, iperf3Time}.dial(ctx, control, rand.Text(), 0)
+	c, err := Target{Transport: "tcp", Address: address, Timeout: iperf3Time}.dial(ctx, control, rand.Text(), 0)
 	if err != nil {
 		return false
 	}

@@ -12,12 +12,13 @@ import (
 // Reporter prints one run, in the order of its methods: as iperf3 does, line by line, or with its keys.
 type Reporter struct {
 	Head
-	W      io.Writer
-	JSON   bool // in place of text
-	Stream bool // a line of JSON for each event, in place of text
-	Unit   Format
-	Host   string // of the server, as the user has named it; "" in a server
-	Port   int
+	W       io.Writer
+	JSON    bool // in place of text
+	Stream  bool // a line of JSON for each event, in place of text
+	Unit    Format
+	Verbose bool   // text has the version and the machine too
+	Host    string // of the server, as the user has named it; "" in a server
+	Port    int
 
 	start     object
 	intervals []object
@@ -43,6 +44,9 @@ func (p *Reporter) Start(r *meter.Result) {
 	who := "Connected to"
 	if p.Host == "" {
 		who = "Accepted a connection from"
+	}
+	if p.Verbose {
+		p.printf("%s\n%s, %d processors\n", p.Version, p.System, p.CPUs)
 	}
 	p.printf("%s %s by %s: %s\n", who, r.Remote, r.Transport, r.Test)
 	for i, c := range r.Connected[:min(len(r.Connected), maxRows)] {
