@@ -2,6 +2,7 @@ package bounce
 
 import (
 	"io"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +36,34 @@ func shrinking(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shrinking
+}
+
+// A writer that was refused a larger queue gets one when it waits again, though nobody reads.
+func TestAWriterThatWaitsAgainAsksAgain(t *testing.T) {
+	pa, pb := plainPools(t, Options{})
+	a, _ := connect(t, pa, pb)
+	var held []queue
+	for size := bulkQueue; size >= minQueue; size /= 2 {
+		for {
+			q, ok := pb.alloc(size, 0)
+			if !ok {
+				break
+			}
+			held = append(held, q)
+		}
+	}
+	p := make([]byte, 4*minQueue)
+	a.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+	_, err := a.Write(p)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	for _, q := range held {
+		pb.release(q)
+	}
+	a.SetWriteDeadline(time.Time{})
+	within(t, func() {
+		_, err = a.Write(p)
+		require.NoError(t, err)
+	})
 }
 
 // While a check finds all queues small, another one grows.

@@ -430,8 +430,8 @@ func (w *writer) arm() {
 
 // armWith arms for room, and asks for a larger queue if that would help. The peer's
 // reader answers when it reads. If the peer is notified as well, its link's goroutine
-// grants a queue at once, if it can. Memory may be short for long, so the peer is notified
-// once for each queue, and again by askAgain.
+// grants a queue at once, if it can. From bulkQueue on memory may be short for long, so
+// the peer is notified once for each queue, and again by askAgain.
 //
 // Over several hops a later arm can replace this one on its way, and arrive behind the
 // notification. A large queue then stays as it is, and credit comes for the later arm.
@@ -443,7 +443,7 @@ func (w *writer) armWith(bits uint32) {
 		return
 	}
 	w.publishArm(bits | growBit)
-	if w.askedIn != w.tx.gen {
+	if w.tx.size < bulkQueue || w.askedIn != w.tx.gen {
 		w.askedIn = w.tx.gen
 		w.control.notifyReader()
 	}
