@@ -66,6 +66,21 @@ func TestAWriterThatWaitsAgainAsksAgain(t *testing.T) {
 	})
 }
 
+// A connection that is still being made gives no room: nothing of the peer's can be named in a grant.
+func TestAConnectionThatIsNotLinkedGivesNoRoom(t *testing.T) {
+	pa, _ := plainPools(t, Options{})
+	c, err := pa.NewPair()
+	require.NoError(t, err)
+	defer pa.Discard(c)
+	c.r.granter.latest.Store(int64(pa.blocks.total)) // as the first queue may be large
+	c.r.granter.size = pa.blocks.total
+	other, err := pa.NewPair()
+	require.NoError(t, err)
+	defer pa.Discard(other)
+	pa.makeRoom()
+	require.EqualValues(t, 1, c.r.granter.gen)
+}
+
 // While a check finds all queues small, another one grows.
 func TestAQueueThatGrowsDuringACheckIsChecked(t *testing.T) {
 	pa, pb := plainPools(t, Options{})

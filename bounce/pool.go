@@ -158,7 +158,7 @@ func (p *Pool) makeRoom() {
 	share := p.fairShare()
 	most, largest := int64(share), (*Pair)(nil)
 	for c := range p.pairs {
-		if n := c.r.granter.latest.Load(); n > most {
+		if n := c.r.granter.latest.Load(); n > most && c.linked.Load() { // a queue of one that is not has no writer yet
 			most, largest = n, c
 		}
 	}

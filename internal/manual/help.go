@@ -29,7 +29,7 @@ type flag struct {
 }
 
 var (
-	flagLine = regexp.MustCompile(`^ +(?:-(\w), )?--([a-z0-9][a-z0-9-]*)(?:\[=[^\]]*\])?(?: (\S+))?(?: {2,}(.*))?$`)
+	flagLine = regexp.MustCompile(`^ +(?:-(\w), )?--([a-z0-9][a-z0-9-]*)(?:\[=[^\]]*\])?(?: (\S+?)(?:\[="[^"]*"\])?)?(?: {2,}(.*))?$`)
 	wordLine = regexp.MustCompile(`^  ([a-z]+) {2,}\S`)
 	flagHead = regexp.MustCompile(`^([A-Z].* f|F)lags.*:$`)
 )
