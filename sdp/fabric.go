@@ -28,9 +28,10 @@ type FabricStats struct {
 	// Rescues is how often a lost doorbell was made up for. It is 0 where doorbells
 	// are not lost.
 	Rescues uint64
-	// ProcessorTaken is how often the system took the processor from a wait that spun, for
+	// ProcessorTaken is how often the system took the processor from a wait that spun or yielded, for
 	// a millisecond or more, because a quota was used up, or other processes ran.
-	// For ten seconds after each time, waits spin only as far as that saves processor time.
+	// For 20 ms after it, and up to ten seconds where it happens again and again, waits spin only as far as
+	// that saves processor time.
 	// Those that therefore sleep at once are counted by ReadSpinsSpared and
 	// WriteSpinsSpared.
 	ProcessorTaken uint64
