@@ -23,7 +23,7 @@ type Thrift struct {
 
 	// In nanoseconds since epoch.
 	scarce    atomic.Int64 // processors are scarce until then; 0 if they never were
-	scarceFor atomic.Int64 // how long that was from what showed it
+	scarceFor atomic.Int64 // how long the last event counts
 	rest      atomic.Int64 // while they are, waits park at once until then
 
 	debt  atomic.Int64 // in nanoseconds, from -mostDebt to mostDebt
