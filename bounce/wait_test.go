@@ -28,6 +28,22 @@ func TestWakingForNothingDoesNotStopSpinning(t *testing.T) {
 	require.Zero(t, b.r.waiter.spinner.Counts().Misses)
 }
 
+// What rang before a connection was made is nothing to it.
+func TestANewConnectionHasNotRung(t *testing.T) {
+	pa, pb := plainPools(t, Options{})
+	a, b := connect(t, pa, pb)
+	for pa.Peer().Rung() == 0 {
+		done := make(chan error, 1)
+		go func() { _, err := b.Read(make([]byte, 1)); done <- err }()
+		_, err := a.Write(make([]byte, 1))
+		require.NoError(t, err)
+		require.NoError(t, <-done)
+	}
+	c, _ := connect(t, pa, pb)
+	require.NotZero(t, c.r.waiter.rung)
+	require.NotZero(t, c.w.waiter.rung)
+}
+
 func TestStallsAreCountedByReason(t *testing.T) {
 	pa, pb := memPools(t, Options{Buffer: 64 << 10})
 	a, b := connect(t, pa, pb)

@@ -55,6 +55,7 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.deadline.signal = &w.signal
 	w.spinner = newSpinner(c.peer, o.Spin, o)
 	w.source = h
+	w.rung = c.peer.Rung()
 	if c.watches {
 		w.source = &taking{h, c.peer}
 		w.spinner.Offer(wait.Frames(c.peer.Caps().SameProcess), hopSpins)
