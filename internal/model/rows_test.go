@@ -30,7 +30,7 @@ var (
 	gen4x16 = ntbtime.Link{Rate: 31.5e9, Header: 24, Payload: 256, OneWay: 500, Combining: true, Queue: 8192, Interrupt: 5000, RemoteCPU: true}
 )
 
-// row is a figure. Less is better where its unit is a time, and else more.
+// row is a figure. Less is better of times and sleeps, and else more.
 type row struct {
 	name, unit string
 	value      float64
@@ -41,7 +41,7 @@ func (r row) String() string { return fmt.Sprintf("%-74s %10.2f %s", r.name, r.v
 // worse returns how much worse r is than a row of before, as a part of that.
 func (r row) worse(before row) float64 {
 	d := (r.value - before.value) / before.value
-	if r.unit != "µs" {
+	if r.unit != "µs" && r.unit != "a request" {
 		d = -d
 	}
 	return d
@@ -151,6 +151,50 @@ func (r *rows) losses() {
 	}
 }
 
+// requests measures how waits end where clients sleep between requests of 64 B: each of 8 connections sends so many a second,
+// whatever answers take.
+func (r *rows) requests(name string, b bed) {
+	const connections, each = 8, 25
+	b.nodes, b.window, b.poll, b.spin = 2, 64*mega, rough, "50us"
+	for _, rate := range []time.Duration{1000, 50_000} {
+		open(r.t, b, func(w *world) {
+			var trips []time.Duration
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			sleeps, begin := uint64(0), time.Now().Add(10*time.Millisecond)
+			for i := range connections {
+				a, b := w.connect(1, 2)
+				all.Go(func() { io.Copy(struct{ io.Writer }{b}, struct{ io.Reader }{b}) })
+				all.Go(func() {
+					defer a.Close()
+					was, was2 := a.Stats(), b.Stats()
+					next := begin.Add(time.Duration(i) * time.Second / rate / connections)
+					for p := make([]byte, 64); len(p) > 0 && next.Before(begin.Add(each*time.Second/rate)); next = next.Add(time.Second / rate) {
+						time.Sleep(time.Until(next))
+						_, err := a.Write(p)
+						if err == nil {
+							_, err = io.ReadFull(a, p)
+						}
+						if w.fails(err) {
+							return
+						}
+						mu.Lock()
+						trips = append(trips, time.Since(next))
+						mu.Unlock()
+					}
+					mu.Lock()
+					sleeps += a.Stats().ReadParks - was.ReadParks + b.Stats().ReadParks - was2.ReadParks
+					mu.Unlock()
+				})
+			}
+			all.Wait()
+			slices.Sort(trips)
+			r.add(float64(trips[len(trips)/2])/1e3, "µs", "%s, 8 connections with %d requests/s each: median", name, rate)
+			r.add(float64(sleeps)/float64(len(trips)), "a request", "%s, 8 connections with %d requests/s each: sleeps", name, rate)
+		})
+	}
+}
+
 // pgas measures SHMEM by requests.
 func (r *rows) pgas() {
 	const rounds = 10
@@ -227,6 +271,10 @@ func (r *rows) measure() {
 		r.streams(b.name, b.link, 0)
 	}
 	r.roundTrips("Gen3 x8, 300 ns a call, copies at 8 GB/s", bed{link: gen3x8, call: 300, copy: 0.125})
+	near := gen3x8
+	near.RemoteCPU = false
+	r.requests("Gen3 x8, 300 ns a call", bed{link: gen3x8, call: 300, copy: 0.125})
+	r.requests("the same on one machine", bed{link: near, call: 300, copy: 0.125})
 	r.messages(gen3x8)
 	r.hops()
 	r.losses()
