@@ -32,7 +32,7 @@ const DefaultBuffer = 8 << 20
 // what parking and being woken takes. So it also covers the short stops that the system
 // makes of the side that answers. Each one that it does not cover costs both sides a park
 // and a doorbell.
-const DefaultSpin = 50 * time.Microsecond
+const DefaultSpin = wait.Usual
 
 // Options configures a pool.
 type Options struct {
@@ -42,10 +42,8 @@ type Options struct {
 	// Buffer is how large the queue of one direction may grow, 4 KiB to 16 MiB. 0
 	// means DefaultBuffer.
 	Buffer int
-	// Thrift is shared by the pools of a fabric. Nil means one of this pool's own.
-	Thrift *wait.Thrift
-	// Crowd is shared likewise.
-	Crowd *wait.Crowd
+	// Queue is shared by the pools of a fabric. Nil means one of this pool's own.
+	Queue *wait.Queue
 
 	// DMAThreshold is the size in bytes from which on payload goes through the
 	// bridge's DMA engine, if it has one. 0 means to measure it when the link comes
@@ -93,11 +91,8 @@ func NewPool(p *link.Peer, o Options) *Pool {
 	if o.Spin < 0 {
 		o.Spin = DefaultSpin
 	}
-	if o.Thrift == nil {
-		o.Thrift = wait.NewThrift()
-	}
-	if o.Crowd == nil {
-		o.Crowd = wait.NewCrowd()
+	if o.Queue == nil {
+		o.Queue = new(wait.Queue)
 	}
 	if o.until == nil {
 		o.until = time.Until
@@ -402,21 +397,17 @@ func (p *Pool) remove(c *Pair) {
 	p.peer.Release()
 }
 
-// A dial waits for an answer, and Accept for the next dial, handshakeSpins times as long as a
-// Read polls for data. The other process may have to be woken for it, which takes longer
-// than a Read's spin: two sides that both sleep would find each other asleep each time.
-const handshakeSpins = 4
-
 // SpinUntil polls done, and what the peer announces, for as long as a dial may
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
 	s := p.Spinner()
-	return s.Once(&announced{p.peer, done}) == wait.Hit || done()
+	return s.Spin(&announced{p.peer, done}) == wait.Hit || done()
 }
 
-// Spinner returns a Spinner with the pool's options, for Spin.
+// Spinner returns a Spinner with the pool's options, for Spin. It polls longer than a Read, as the other process may have to be
+// woken for an answer, or for the next dial.
 func (p *Pool) Spinner() wait.Spinner {
-	return newSpinner(p.peer, handshakeSpins*p.opts.Spin, &p.opts)
+	return wait.NewSpinner(wait.Config{Budget: wait.ManyTimes * p.opts.Spin, Remote: p.peer.Caps().RemoteCPU})
 }
 
 // Spin is SpinUntil for the waits of one kind. s remembers how they ended, and decides
@@ -437,4 +428,3 @@ func (a *announced) Ready() bool {
 }
 
 func (*announced) Stopped() bool { return false }
-func (*announced) Yielded()      {}

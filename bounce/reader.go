@@ -35,7 +35,7 @@ func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 	r.rx.private.wanted, r.revocable = caps.Untrusted, caps.Revocable
 	r.rx.start(q)
 	r.waiter.init(r, c, &p.opts)
-	r.waiter.takeTurns(r.beforeTurn)
+	r.waiter.takeTurns()
 	r.granter.init(c, &r.waiter.stop, p, &r.rx.granted, len(q.mem), p.opts.Buffer)
 }
 
@@ -60,7 +60,6 @@ func (r *reader) read(p []byte) (int, error) {
 				n += r.gather(p[n:max(n, min(len(p), socketRoom))])
 			}
 			r.returnCredit()
-			r.waiter.spinner.Worked(n)
 			return n, nil
 		}
 		if err := r.nothing(end, err); err != nil {
@@ -306,8 +305,6 @@ func (r *reader) Stopped() bool { return r.waiter.interrupted() || r.ended() }
 // ended reports whether the peer gave the connection up.
 func (r *reader) ended() bool { return r.control.state()&stateReset != 0 }
 
-func (r *reader) Yielded() {}
-
 // arm announces that the reader is about to sleep, unless what frames bring wakes it. If
 // the peer needs credit before we wake, it arms, in its control block, which is watched too.
 func (r *reader) arm() {
@@ -332,8 +329,7 @@ func (r *reader) beforeSleep() {
 	r.save()
 }
 
-// beforeTurn is called before a wait for a turn, which may be long. The writer may need all credit
-// meanwhile. The caller holds mu.
+// beforeTurn implements half. The writer may need all credit meanwhile.
 func (r *reader) beforeTurn() {
 	r.publishCredit()
 	r.save()

@@ -39,7 +39,7 @@ type Stats struct {
 	WriteSpins, WriteSpinHits, WriteParks uint64
 
 	// Waits that would have spun, but parked because other processes needed the
-	// processors, see wait.Thrift.
+	// processors.
 	ReadSpinsSpared, WriteSpinsSpared uint64
 
 	// Waits of a Write for room, by reason: the queue was full although it is as

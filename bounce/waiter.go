@@ -20,8 +20,9 @@ type half interface {
 	// line returns the number of the 64-byte line in which the next word for the half is
 	// published, besides its control block.
 	line() int
-	// beforeSleep is called before each sleep.
+	// beforeSleep is called before each sleep, and beforeTurn before a wait for a turn, which may be long.
 	beforeSleep()
+	beforeTurn()
 }
 
 // waiter is where the goroutine that holds a half's lock waits.
@@ -31,7 +32,6 @@ type waiter struct {
 	source  wait.Source // half, or what polls for it
 	control *control
 	opts    *Options
-	turn    func() // called before a wait for a turn in the crowd; nil: waits take none
 
 	signal
 	deadline deadline
@@ -53,30 +53,23 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.wake = make(chan struct{}, 1)
 	w.watch.Wake = w.notify
 	w.deadline.signal = &w.signal
-	w.spinner = newSpinner(c.peer, o.Spin, o)
 	w.source = h
 	w.rung = c.peer.Rung()
+	caps := c.peer.Caps()
+	spins := wait.Config{Budget: o.Spin, Remote: caps.RemoteCPU}
 	if c.watches {
 		w.source = &taking{h, c.peer}
-		w.spinner.Offer(wait.Frames(c.peer.Caps().SameProcess), hopSpins)
+		spins.Budget *= wait.ManyTimes
+		spins = spins.ForFrames(caps.SameProcess)
 	}
+	w.spinner = wait.NewSpinner(spins)
 }
 
-// takeTurns has the waits take turns in a crowd, after a call of turn. It follows init.
-func (w *waiter) takeTurns(turn func()) {
+// takeTurns has the waits take turns with those of other readers. It follows init.
+func (w *waiter) takeTurns() {
 	if caps := w.control.peer.Caps(); !caps.Watches && !caps.RemoteCPU {
-		w.turn = turn
-		w.spinner.Join(w.opts.Crowd, w.wake)
+		w.spinner.Join(w.opts.Queue, w.wake)
 	}
-}
-
-// newSpinner returns a Spinner for waits that a peer ends.
-func newSpinner(p *link.Peer, budget time.Duration, o *Options) wait.Spinner {
-	s := wait.NewSpinner(budget, o.Thrift)
-	if p.Caps().RemoteCPU {
-		s.Elsewhere()
-	}
-	return s
 }
 
 // wait returns when there may be something to do: data or room, a reason to stop,
@@ -93,14 +86,12 @@ func (w *waiter) wait() {
 	if w.spin() {
 		return
 	}
-	w.spinner.Parks()
-	defer w.spinner.Unparks()
+	defer w.spinner.Parks()()
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()
 	if w.control.watches {
 		w.watchLines()
-		w.spinner.Slept()
 		return
 	}
 	look := w.limit
@@ -111,7 +102,7 @@ func (w *waiter) wait() {
 			return
 		}
 		if unsure && look == 0 {
-			look = soonLook
+			look = wait.LookAgain
 		}
 	}
 	w.sleepAtMost(look)
@@ -124,7 +115,6 @@ func (w *waiter) wait() {
 	default:
 		w.half.publishArm(parkingBit) // so that the peer does not ring without need
 	}
-	w.spinner.Slept()
 }
 
 // waitAtMost waits until the half is ready or stopped, or for d, and reports whether it is ready.
@@ -146,7 +136,7 @@ func (w *waiter) spin() bool {
 		w.spinner.Rang()
 	}
 	o := w.spinner.Spin(w.source)
-	if o == wait.Crowded && w.limit == 0 { // a turn may be long in coming
+	if o == wait.Queued && w.limit == 0 { // a turn may be long in coming
 		o = w.takeTurn()
 	}
 	switch o {
@@ -166,10 +156,10 @@ func (w *waiter) spin() bool {
 	return false
 }
 
-// takeTurn waits for a turn in the crowd. The peer need not know of it: the polls of others find what
+// takeTurn waits for a turn. The peer need not know of it: the polls of others find what
 // the wait is for, and what it announces wakes the wait as if that had parked.
 func (w *waiter) takeTurn() wait.Outcome {
-	w.turn()
+	w.half.beforeTurn()
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	return w.spinner.TakeTurn(w.half)
@@ -242,7 +232,9 @@ func (w *waiter) interrupted() bool {
 // time, the device must order both sides' stores (pairs S1 and S2). Where memory is
 // coherent, once the peer certainly knows that we park, it fences after each publish,
 // and a fence here is enough (pair S3). order reports whether to check once more after
-// a while, see soonLook.
+// a while: Linux leaves out a processor on which a thread of the publisher's process
+// has ended, until another process runs there (internal/testing/litmus has the details). What
+// that thread has stored is visible long before that.
 func (w *waiter) order() (unsure bool) {
 	if w.fenced {
 		ntb.Fence()
@@ -252,15 +244,6 @@ func (w *waiter) order() (unsure bool) {
 	w.fenced = w.control.peer.Caps().Coherent && !w.control.fence
 	return w.fenced
 }
-
-// soonLook is the time after which a wait checks once more if its order was only a
-// membarrier. Linux leaves out a processor on which a thread of the publisher's process
-// has ended, until another process runs there (internal/testing/litmus has the details). What
-// that thread has stored is visible long before this time.
-const soonLook = 10 * time.Millisecond
-
-// hopSpins is how many times as long a wait polls where frames lead to the peer.
-const hopSpins = 4
 
 // taking is a half that takes what has come for this process, between its looks.
 type taking struct {

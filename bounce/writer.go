@@ -100,7 +100,6 @@ func (w *writer) writeHeld(p []byte) (n int, err error) {
 		}
 		n += k
 		w.bell.announce()
-		w.waiter.spinner.Worked(k)
 		if n == len(p) {
 			return n, nil
 		}
@@ -135,6 +134,7 @@ func (w *writer) makeRoom() error {
 	if !progress {
 		w.tx.stalled()
 		w.askAgain()
+		w.askLarger() // room may well come before we park
 		w.waiter.wait()
 	}
 	return nil
@@ -322,7 +322,6 @@ func (w *writer) waitTurn() {
 	for !w.control.peer.Room(w.turn) && !w.Stopped() {
 		w.waiter.sleep()
 	}
-	w.waiter.spinner.Slept()
 }
 
 // queued is a writer that waits for its turn. It takes what has come for this process between
@@ -335,8 +334,6 @@ func (q *queued) Ready() bool {
 }
 
 func (q *queued) Stopped() bool { return (*writer)(q).Stopped() }
-
-func (*queued) Yielded() {}
 
 // leaveTurn gives up the turn that an earlier call may have left. The caller
 // holds mu.
@@ -396,9 +393,6 @@ func (w *writer) Ready() bool { return w.credit() != w.creditSeen || w.grant() !
 
 func (w *writer) Stopped() bool { return w.waiter.interrupted() || takesNothing(w.control.state()) }
 
-// Yielded asks for a larger queue during a wait for room that may well come before we park.
-func (w *writer) Yielded() { w.askLarger() }
-
 // askAgain asks for a larger queue if this one is outgrown, even if one was asked for before.
 func (w *writer) askAgain() {
 	if w.tx.outgrown() {
@@ -457,6 +451,7 @@ func (w *writer) publishArm(bits uint32) {
 func (w *writer) line() int { return w.control.slot }
 
 func (w *writer) beforeSleep() { w.save() }
+func (w *writer) beforeTurn()  {}
 
 // save copies the counters to where Stats finds them while mu is held. The caller holds mu.
 func (w *writer) save() {

@@ -50,7 +50,7 @@ type inLane struct {
 	wakes atomic.Uint64 // of the worker, by the neighbour
 	rests atomic.Uint64 // of the worker
 
-	offers atomic.Uint64 // of its processor, by the worker
+	yields atomic.Uint64 // of its worker
 }
 
 // nextHopCache is the next hop to host, the destination of the last frame that came from a

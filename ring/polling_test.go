@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ func newWaitingWith(t *testing.T, o Options) *waiting {
 // worker returns the worker of the left lane, which polls for budget at first.
 func (w *waiting) worker(budget time.Duration) *laneWorker {
 	worker := w.left.worker(0)
-	worker.budget = budget
+	worker.spinner.Budget = budget
 	return worker
 }
 
@@ -191,33 +192,16 @@ func TestAWaiterRousesNobodyForAFrameThatComesMeanwhile(t *testing.T) {
 	require.False(t, w.woken())
 }
 
-// A worker, and what waits for its frames, let the goroutines run that store these, where that is this
-// process. Otherwise they offer their processor to others.
+// A worker, and what waits for its frames, let those run that store these: goroutines, where that is this
+// process, and other processes.
 func TestWaitsAreForThoseThatStoreTheFrames(t *testing.T) {
 	w := newWaiting(t)
-	require.Same(t, wait.Frames(true), w.worker(0).offers)
+	yields := func() uintptr { return reflect.ValueOf(w.worker(0).spinner.Yield).Pointer() }
+	require.Equal(t, reflect.ValueOf(runtime.Gosched).Pointer(), yields())
 	require.True(t, w.x.Caps().SameProcess)
 	w.left.caps.SameProcess = false // as between processes
-	require.Same(t, wait.Frames(false), w.worker(0).offers)
+	require.Equal(t, reflect.ValueOf(wait.Yield).Pointer(), yields())
 	require.False(t, w.x.Caps().SameProcess)
-	require.NotSame(t, wait.Frames(true), wait.Frames(false))
-}
-
-// The time since a worker has let other goroutines run is kept from one wait to the next.
-func TestAWorkerKeepsWhenOthersRan(t *testing.T) {
-	w := newWaiting(t)
-	worker := w.worker(leastPoll)
-	worker.offers = wait.Frames(false)
-	start := time.Now()
-	later := start.Add(time.Hour)
-	worker.gave = later
-	require.False(t, worker.pollLane())
-	require.Equal(t, later, worker.gave)
-	worker.gave = start.Add(-time.Hour)
-	for limit := time.Now().Add(time.Minute); worker.gave.Before(start); { // an offer may be slow
-		require.True(t, time.Now().Before(limit))
-		require.False(t, worker.pollLane())
-	}
 }
 
 // muted is a device whose doorbells get lost while mute is set.
@@ -300,43 +284,28 @@ func skipOnOneProcessor(t *testing.T) {
 	}
 }
 
-// fillLimit takes all places in the limit of spins, until the test ends.
-func fillLimit(t *testing.T) {
-	for range (runtime.GOMAXPROCS(0) + 1) / 2 {
-		p := wait.Frames(false).Begin(time.Hour, 0)
-		p.Offer() // the first one takes no place
-		p.Offer()
-		t.Cleanup(p.End)
-	}
-}
-
-// A worker that may not poll, as too many spin, leaves its lane to that of the other side while that
-// polls it, and does not ask the neighbour to ring.
+// A worker that does not poll leaves its lane to that of the other side while that polls it, and does not ask the neighbour
+// to ring.
 func TestAWorkerLeavesItsLaneToTheOneThatPollsIt(t *testing.T) {
 	w := newWaiting(t)
-	fillLimit(t)
-	worker, leader := w.worker(time.Minute), w.n.router.sides[Right].Load().worker(0)
-	require.False(t, worker.pollLane(), "no worker polls this lane")
+	worker, leader := w.worker(0), w.n.router.sides[Right].Load().worker(0)
+	require.False(t, worker.poll(true), "no worker polls this lane")
 
 	leader.pollBoth()
 	require.True(t, leader.pollsBoth)
-	ended := make(chan bool)
-	for end := time.Now().Add(time.Minute); ; {
-		require.True(t, time.Now().Before(end), "it does not wait for the other one")
-		rests := w.in.rests.Load()
-		go func() { ended <- worker.pollLane() }()
-		require.Eventually(t, func() bool { return w.in.rests.Load() > rests }, time.Minute, time.Millisecond)
-		select {
-		case worked := <-ended: // polledGuard was over
-			require.True(t, worked)
-			continue
-		case <-time.After(polledGuard / 10):
+	over := make(chan bool)
+	go func() {
+		defer close(over)
+		for w.in.rests.Load() < 3 {
+			w.in.polls.Add(1) // as the leader does
+			time.Sleep(wait.Usual / 4)
 		}
-		break
-	}
+	}()
+	require.True(t, worker.poll(true))
+	<-over
 	leader.pollOwn()
-	require.True(t, <-ended, "it goes on when that one stops")
-	require.False(t, worker.pollLane())
+	require.True(t, worker.poll(true), "it goes on when that one stops")
+	require.False(t, worker.poll(true))
 }
 
 // The worker that polls both lanes does so also while its own has frames all the time.
@@ -376,48 +345,34 @@ func TestAWorkerStopsWithItsLink(t *testing.T) {
 	w.to.Write(lanesAt+8, header[8:])
 	w.to.Publish64(lanesAt, f.first(1))
 	w.left.dev.Disable()
-	require.False(t, worker.pollLane())
+	worker.poll(true)
 	require.Zero(t, w.n.router.drops[dropUnknownTunnel].Load())
 	require.False(t, worker.pollsBoth)
 	require.False(t, w.n.router.pollsBoth[0].Load())
 }
 
-// The less comes, the shorter a worker polls.
-func TestAWorkerPollsShorterWhenNothingComes(t *testing.T) {
+// A worker that finds nothing sleeps, and one that finds something goes on after it has taken that.
+func TestAWorkerPollsForAWhile(t *testing.T) {
+	skipOnOneProcessor(t)
 	w := newWaiting(t)
-	worker := w.worker(pollFor)
-	for worker.budget > leastPoll {
-		was := worker.budget
-		require.False(t, worker.pollLane())
-		require.Equal(t, max(was/2, leastPoll), worker.budget)
-	}
-	require.False(t, worker.pollLane())
-	require.Equal(t, leastPoll, worker.budget)
+	worker := w.worker(wait.Usual)
+	require.False(t, worker.poll(true))
+	require.False(t, worker.pollsBoth)
 	w.data(8, 1)
-	require.True(t, worker.pollLane())
-	require.Equal(t, leastPoll, worker.budget)
-	require.True(t, worker.pollsBoth, "it goes on after it has taken that")
+	worker = w.worker(wait.Usual)
+	require.True(t, worker.poll(true))
+	require.True(t, worker.pollsBoth)
 	worker.pollOwn()
 }
 
 // How often a worker yields is counted, and so is when it sleeps and is woken.
 func TestASnapshotCountsWhatAWorkerDoes(t *testing.T) {
 	w := newWaiting(t)
-	worker := w.worker(mostPoll)
-	yields := w.left.info().Yields
-	require.Zero(t, yields)
-	for range 2 {
-		// A wait makes no offer soon after one that took long.
-		for end := time.Now().Add(60 * time.Second); w.left.info().Yields == yields; {
-			require.True(t, time.Now().Before(end))
-			require.False(t, worker.pollLane())
-		}
-		yields = w.left.info().Yields
+	require.Zero(t, w.left.info().Yields)
+	for end := time.Now().Add(60 * time.Second); w.left.info().Yields == 0; {
+		require.True(t, time.Now().Before(end))
+		w.worker(wait.Usual).poll(true)
 	}
-	w.data(8, 1)
-	require.True(t, worker.pollLane())
-	worker.pollOwn()
-	require.Equal(t, yields, w.left.info().Yields, "none precedes a frame that is there")
 
 	w.in.wakes.Add(3)
 	w.in.rests.Add(5)
@@ -474,11 +429,22 @@ func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 // A worker rests no longer than its link is up, although others poll its lane for ever.
 func TestARestEndsWithTheLink(t *testing.T) {
 	w := newWaiting(t)
-	worker := w.worker(pollFor)
-	w.in.polls.Add(1)
+	worker := w.worker(wait.Usual)
+	over := make(chan bool)
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				w.in.polls.Add(1)
+			}
+		}
+	}()
 	w.left.dev.Disable()
 	worker.rest()
-	require.Zero(t, w.in.rests.Load())
+	require.EqualValues(t, 1, w.in.rests.Load())
 }
 
 // A worker does not sleep if it was woken when it did not rest, and a few polls of others do not
@@ -486,7 +452,7 @@ func TestARestEndsWithTheLink(t *testing.T) {
 func TestWhatAWorkerMakesOfOthersPolls(t *testing.T) {
 	skipOnOneProcessor(t)
 	w := newWaiting(t)
-	worker := w.worker(pollFor)
+	worker := w.worker(wait.Usual)
 	require.False(t, worker.poll(false))
 	w.in.wakeWorker()
 	require.True(t, worker.poll(false))
@@ -504,8 +470,7 @@ func TestWhatAWorkerMakesOfOthersPolls(t *testing.T) {
 		}
 	})
 	for w.in.rests.Load() == 0 {
-		worker.budget = time.Hour
-		worker.pollLane()
+		w.worker(time.Hour).poll(true)
 	}
 	polling.Wait()
 }

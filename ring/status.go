@@ -110,7 +110,7 @@ func (l *Link) info() status.Link {
 		in.mu.Unlock()
 		i.Wakes += in.wakes.Load()
 		i.Rests += in.rests.Load()
-		i.Yields += in.offers.Load()
+		i.Yields += in.yields.Load()
 	}
 	return i
 }

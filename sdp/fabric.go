@@ -28,12 +28,10 @@ type FabricStats struct {
 	// Rescues is how often a lost doorbell was made up for. It is 0 where doorbells
 	// are not lost.
 	Rescues uint64
-	// ProcessorTaken is how often the system took the processor from a wait that spun or yielded, for
+	// ProcessorTaken is how often the system took the processor from a wait of this process that spun or yielded, for
 	// a millisecond or more, because a quota was used up, or other processes ran.
-	// For 20 ms after it, and up to ten seconds where it happens again and again, waits spin only as far as
-	// that saves processor time.
-	// Those that therefore sleep at once are counted by ReadSpinsSpared and
-	// WriteSpinsSpared.
+	// For 20 ms after it, and up to ten seconds where it happens again and again, waits at a place where spins have
+	// found nothing of late sleep at once. ReadSpinsSpared and WriteSpinsSpared count those.
 	ProcessorTaken uint64
 
 	// Refused is how often this process refused another one because it does not fit: it

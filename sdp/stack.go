@@ -130,7 +130,7 @@ func openStack(name string, devices *Devices) (*stack, error) {
 }
 
 func newStack(o bounce.Options) *stack {
-	o.Thrift, o.Crowd = wait.NewThrift(), wait.NewCrowd()
+	o.Queue = new(wait.Queue)
 	s := &stack{
 		opened: make(chan struct{}), listeners: listen.NewTable(), opts: o, bubble: inBubble(), handlers: map[*handler]struct{}{}, quotas: map[int]*bounce.Quota{},
 		fabrics: map[*Fabric]struct{}{},
@@ -289,7 +289,7 @@ func (s *stack) stats() FabricStats {
 	sum, handlers := s.up()
 	sum.Links = len(handlers)
 	sum.Refused = Refusals(s.fabric.Refused())
-	sum.ProcessorTaken = s.opts.Thrift.Taken()
+	sum.ProcessorTaken = wait.Taken()
 	for _, h := range handlers {
 		h.addTo(&sum)
 	}

@@ -80,7 +80,7 @@ type (
 	Raw       struct{}
 	DataArm   struct{}
 	Counts    struct{}
-	Crowd     struct{}
+	Queue     struct{}
 )
 
 // A Team's lock is not shared, since all PEs of a team end together anyway.
@@ -146,5 +146,5 @@ func (DataArm) class() info   { return info{"ring.dataArm", 86, false} }
 // The statistics of a Fabric lock the Counts of each connection.
 func (Counts) class() info { return info{"bounce.snapshot", 87, true} }
 
-// The members of a crowd hold locks of all the classes before.
-func (Crowd) class() info { return info{"wait.Crowd", 88, true} }
+// Waits in the queue hold locks of all the classes before.
+func (Queue) class() info { return info{"wait.Queue", 88, true} }

@@ -15,7 +15,7 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 		DefaultFabric{}, Stacks{}, Users{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, StateWord{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{},
 		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Attach{}, SendQueue{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
-		Raw{}, DataArm{}, Counts{}, Crowd{},
+		Raw{}, DataArm{}, Counts{}, Queue{},
 	}
 	text, err := os.ReadFile("classes.go")
 	require.NoError(t, err)

@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/symheap"
-	"github.com/ntbnet/ntbnet/internal/wait"
 )
 
 // Space is the heaps of all PEs of a job, as this PE sees them.
 type Space struct {
 	// Immutable once all PEs have joined.
-	heap   *symheap.Heap
-	offers *wait.Offers // how waits poll
-	peers  []*Peer
-	self   *Peer
+	heap    *symheap.Heap
+	crowded bool // see SetCrowded
+	peers   []*Peer
+	self    *Peer
 	// barrier makes the processors of all PEs that map each other pass a memory barrier.
 	barrier func() error
 	// opError returns the error of an operation on a PE.
@@ -37,7 +36,6 @@ type Space struct {
 // operations.
 func New(me, n int, heap *symheap.Heap, fence bool, barrier func() error, opError func(op string, pe int, err error) error) *Space {
 	s := &Space{heap: heap, barrier: barrier, opError: opError, failed: make(chan struct{})}
-	s.offers = wait.NewOffers(wait.Yield, s.failed)
 	for pe := range n {
 		s.peers = append(s.peers, &Peer{space: s, pe: pe, fence: fence})
 	}
@@ -57,7 +55,7 @@ func (s *Space) Peers() []*Peer { return s.peers }
 
 // SetCrowded says that PEs take turns at this one's processors, or that their servers need
 // some too. It is called before the first wait.
-func (s *Space) SetCrowded() { s.offers.SetCrowded() }
+func (s *Space) SetCrowded() { s.crowded = true }
 
 // SetServed says that no other PE stores to this one's heap but by requests, and that this PE's
 // servers need the processor on which a wait would poll. So waits sleep at once: a server that has

@@ -2,11 +2,11 @@ package onesided
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -21,58 +21,29 @@ import (
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
-	mu     lock.Mutex[lock.Sleeper]
-	asleep []chan struct{} // one empty channel for each that sleeps; guarded by mu
-	spare  []chan struct{} // channels for reuse; guarded by mu
+	mu   lock.Mutex[lock.Sleeper]
+	bell chan struct{} // closed by the next wake; nil if none sleeps; guarded by mu
 }
 
-// add returns a channel on which the next wake sends. The caller passes it to
-// remove afterwards.
-func (s *sleepers) add() chan struct{} {
+// add returns a channel that the next wake closes.
+func (s *sleepers) add() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.spare) == 0 {
-		s.spare = append(s.spare, make(chan struct{}, 1))
+	if s.bell == nil {
+		s.bell = make(chan struct{})
 	}
-	last := len(s.spare) - 1
-	bell := s.spare[last]
-	s.spare = s.spare[:last]
-	s.asleep = append(s.asleep, bell)
-	return bell
-}
-
-// remove ends what add began, whether woken or not.
-func (s *sleepers) remove(bell chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.asleep, bell); i >= 0 {
-		s.asleep = slices.Delete(s.asleep, i, i+1)
-	}
-	select {
-	case <-bell:
-	default:
-	}
-	s.spare = append(s.spare, bell)
+	return s.bell
 }
 
 // wake wakes all sleepers.
 func (s *sleepers) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, bell := range s.asleep {
-		bell <- struct{}{} // there is room: each channel is sent to once
+	if s.bell != nil {
+		close(s.bell)
+		s.bell = nil
 	}
-	s.asleep = s.asleep[:0]
 }
-
-// Times of a wait.
-const (
-	spinFor  = 200 * time.Microsecond
-	spinMost = 10 * time.Millisecond // after a wake that was not needed
-	// pollEach is how long a wait pauses between polls where other PEs cannot be
-	// relied on to wake it.
-	pollEach = time.Millisecond
-)
 
 // Wait returns nil when look returns true, either at once or after a PE has stored
 // what makes it so. It returns an error if a PE has ended, or ctx.
@@ -80,52 +51,38 @@ func (s *Space) Wait(ctx context.Context, look func() bool) error {
 	if look() {
 		return nil
 	}
-	for budget := spinFor; ; budget = min(2*budget, spinMost) {
-		if s.spin(look, budget) {
+	for {
+		if s.spin(look) {
 			return nil
 		}
 		if done, err := s.park(ctx, look); done || err != nil {
 			return err
 		}
-		// Other stores wake this PE before the awaited one. Each sleep costs the next PE
-		// that stores a request.
 	}
 }
 
 // firstPolls is how many polls of a wait cost nothing more. Most waits end within them.
 const firstPolls = 8
 
-// spin calls look again and again, for budget at most. It reports whether look returned
-// true.
-func (s *Space) spin(look func() bool, budget time.Duration) bool {
+// spin polls for a while. It reports whether look returned true.
+func (s *Space) spin(look func() bool) bool {
 	for range firstPolls {
 		if look() {
 			return true
 		}
 		ntb.Pause()
 	}
-	return !s.served.Load() && s.poll(look, budget)
-}
-
-// poll is the rest of spin.
-func (s *Space) poll(look func() bool, budget time.Duration) bool {
-	polls := s.offers.Begin(budget, firstPolls)
-	defer polls.End()
-	for !look() {
-		if !polls.Due() {
-			ntb.Pause()
-		} else if !polls.Offer() {
-			return look()
-		}
+	if s.served.Load() {
+		return false
 	}
-	return true
+	polls := wait.NewSpinner(wait.Config{Budget: wait.ManyTimes * wait.Usual, Yield: wait.Yield, Crowded: s.crowded, Always: true})
+	return polls.Poll(look)
 }
 
 // park sleeps until something is stored here. It reports whether look returned true. It
 // pairs with Peer.Stored (pair S8).
 func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := s.sleepers.add()
-	defer s.sleepers.remove(bell)
 	arm := atomic.AddUint32(s.self.arm, 1)
 	s.publishArm(arm)
 	again, armed := s.recheck, true
@@ -135,7 +92,7 @@ func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 		// The barrier worked when the process began, so other PEs make none after their
 		// stores. One may have overlooked the arm word. So this is a pause rather than a
 		// sleep.
-		again, armed = pollEach, false
+		again, armed = wait.LookAgain, false
 	}
 	if look() {
 		return true, nil

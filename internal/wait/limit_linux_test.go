@@ -28,11 +28,11 @@ func TestOneProcessor(t *testing.T) {
 		require.Contains(t, string(out), "--- PASS")
 		return
 	}
-	s := NewSpinner(time.Hour, nil)
+	s := NewSpinner(Config{Budget: time.Hour})
 	require.Equal(t, None, s.Spin(&testSource{ready: 1}))
-	s.Elsewhere()
+	s.Remote = true
 	require.Equal(t, Hit, s.Spin(&testSource{ready: 1}))
-	require.True(t, enterBesides(true))
+	require.True(t, enter(time.Now(), true))
 	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "one at a time")
 	leave()
 }

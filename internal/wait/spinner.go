@@ -8,16 +8,31 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
+const (
+	// Usual is how long a wait polls, several times what parking and being woken take. One that depends on others being woken
+	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time.
+	Usual     = 50 * time.Microsecond
+	ManyTimes = 4
+	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run: what the
+	// wait is for may depend on one that is ready to run on this very processor, and another processor takes that over only
+	// after a pause of its own.
+	pollsACheck = 32
+	// pollsInCrowd come between two yields to processes that take turns at this processor.
+	pollsInCrowd = 2
+	// A yield that takes less than emptyYield has let no goroutine run. aWake is how long it takes until a thread runs that is woken.
+	emptyYield = 2 * time.Microsecond
+	aWake      = 20 * time.Microsecond
+	// few fruitless spins, or slow turns, say little. What is fruitless more often in a row gets up to 1<<most times as rare.
+	few  = 4
+	most = 5
+)
+
 // Source is what a spin waits for.
 type Source interface {
-	// Ready reports whether what the spin waits for has come. It loads a few words of local
-	// memory.
+	// Ready reports whether what the spin waits for has come. It loads a few words of local memory.
 	Ready() bool
-	// Stopped reports whether there is a reason not to wait. It is called after each
-	// pollsACheck calls of Ready.
+	// Stopped reports whether there is a reason not to wait. It is called after each pollsACheck calls of Ready.
 	Stopped() bool
-	// Yielded is called each time that other goroutines have had a chance to run.
-	Yielded()
 }
 
 // Outcome is how a spin ended.
@@ -25,35 +40,47 @@ type Outcome uint8
 
 const (
 	None    Outcome = iota // it did not begin
+	Missed                 // the time is over
+	Queued                 // another wait has its turn; TakeTurn comes next
 	Hit                    // the source is ready
 	Stopped                // the source is stopped
-	Missed                 // the time is over
-	Crowded                // another wait has its turn; TakeTurn comes next
 )
 
-func (o Outcome) String() string {
-	return [...]string{"none", "hit", "stopped", "missed", "crowded"}[o]
+func (o Outcome) String() string { return [...]string{"none", "missed", "queued", "hit", "stopped"}[o] }
+
+// Config says what the waits at one place are for.
+type Config struct {
+	// Budget is how long a spin lasts. If it is 0, none begins.
+	Budget time.Duration
+	// Remote says that another machine's processors end the waits. Then a spin after one that found nothing lasts until the peer
+	// is awake: two sides that both sleep would else never find each other spinning.
+	Remote bool
+	// Yield lets those run that end the waits and may need this very processor: processes or goroutines. Its time does not count.
+	// Nil if they have processors of their own. It is called at each look at the clock, or, if Crowded is set, every other poll.
+	Yield   func()
+	Crowded bool
+	// Always says that spins begin whatever others do: who ends the waits does not wake this process.
+	Always bool
 }
 
-// pollsACheck is how many calls of Ready come between two looks at the clock.
-const pollsACheck = 16
+// ForFrames returns c for waits for frames, which pass through a chain of processes, or, if within is set, of goroutines of this one.
+// Each of those waits until the one before has worked, perhaps on the same processor.
+func (c Config) ForFrames(within bool) Config {
+	c.Yield, c.Crowded = Yield, true
+	if within {
+		c.Yield = runtime.Gosched
+	}
+	return c
+}
 
-// Spinner decides whether the waits at one place spin, and for how long. One goroutine uses
-// it at a time.
+// Spinner decides whether the waits at one place spin, and for how long. One goroutine uses it at a time.
 type Spinner struct {
-	budget    time.Duration // constant
-	thrift    *Thrift       // constant; may be nil
-	offers    *Offers       // constant; nil: no processor is offered
-	longer    time.Duration // constant: budget of spins that offer theirs
-	elsewhere bool          // constant: another machine ends the waits
-	member    *member       // constant; nil: in no crowd
+	Config // constant
+	ticket *ticket
 
-	guess  guess
-	early  fruitless // yields during a spin
-	slices fruitless // yields at the end of a time slice
-	last   time.Time // when other goroutines last had a chance to run here
-	work   int       // work done since then, see Worked
-
+	misses int // spins in a row that found nothing, at most few+most
+	skips  int // waits that park at once
+	rare   int // yields to goroutines in a row that let none run, at most most
 	counts Counts
 }
 
@@ -61,47 +88,18 @@ type Spinner struct {
 type Counts struct {
 	Spins  uint64 // spins that began
 	Hits   uint64 // spins whose source was ready
-	Spared uint64 // spins that the Thrift prevented
 	Misses uint64 // waits that ended without what they were for
+	Spared uint64 // spins that did not begin because processors are scarce
+	Yields uint64 // calls of Config.Yield
 }
 
-// NewSpinner returns a Spinner whose spins last budget. If that is 0, none begins. t is
-// shared by all that waits in a fabric. If it is nil, no account is kept of the spins.
-func NewSpinner(budget time.Duration, t *Thrift) Spinner {
-	return Spinner{budget: budget, thrift: t, last: time.Now()}
-}
-
-// Offer has spins offer their processor to other processes by o, and last times as long, but for
-// those that begin while an offer would take long. In waits for frames each offer counts for 10 µs at
-// most. Offer is called before the first of them.
-func (s *Spinner) Offer(o *Offers, times int) {
-	s.offers, s.longer = o, time.Duration(times)*s.budget
-}
-
-// Elsewhere says that another machine's processors end the waits, and so spins need not leave them one
-// of this machine's. It is called before the first wait.
-func (s *Spinner) Elsewhere() {
-	s.elsewhere, s.guess.elsewhere = true, true
-}
-
-// Join has the waits take turns with others of c. A token in wake, which has capacity 1, makes
-// a wait look again. Other goroutines call Ready of the Sources. Join is called before the first
-// wait.
-func (s *Spinner) Join(c *Crowd, wake chan struct{}) { s.member = &member{crowd: c, wake: wake} }
-
-// Accepted says that this end of the connection has accepted it, which lets its turns last until
-// the other end follows. It is called before the first wait.
-func (s *Spinner) Accepted() {
-	if s.member != nil {
-		s.member.accepted = true
+// NewSpinner returns a Spinner. Where its waits yield to other processes they begin as if no goroutine of this one was ready.
+func NewSpinner(c Config) Spinner {
+	s := Spinner{Config: c}
+	if c.Yield != nil {
+		s.rare = most
 	}
-}
-
-// Once spins for a wait at a place that keeps no Spinner. It yields as late as a Spinner that
-// has found no other goroutine to run.
-func (s *Spinner) Once(src Source) Outcome {
-	s.early = maxFruitless
-	return s.Spin(src)
+	return s
 }
 
 // Counts returns the counters.
@@ -109,76 +107,60 @@ func (s *Spinner) Counts() Counts { return s.counts }
 
 // Spin polls until src is ready or stopped, or the time is used up, or another wait has its turn.
 func (s *Spinner) Spin(src Source) Outcome {
-	if s.budget <= 0 || !s.guess.spins() {
-		return None
-	}
-	if !enterBesides(s.elsewhere) {
-		return s.member.refuse()
-	}
-	defer leave()
 	var p spin
-	if !p.begin(s) {
-		s.counts.Spared++
-		return None
+	if o := p.begin(s); o != Hit {
+		return o
 	}
-	if s.member.over(p.start, s.counts.Hits) {
-		return Crowded
-	}
-	s.counts.Spins++
-	offers := p.offers != nil
-	for i := 1; ; i++ {
-		if src.Ready() {
-			p.hit(i)
-			return Hit
-		}
-		slow, longer := false, false
-		if !offers {
-			ntb.Pause()
-		} else if i > p.offers.pace.first {
-			slow, longer = p.offer()
-		}
-		if i+1 == p.yieldAt {
-			p.yield(i + 1)
-			src.Yielded()
-		}
-		if i%pollsACheck != 0 && !slow && !longer {
+	defer p.end()
+	for !src.Ready() {
+		if !p.next() {
 			continue
 		}
-		waited, stopped := p.waited(), src.Stopped()
 		switch {
-		case stopped:
-			p.miss()
+		case src.Stopped():
+			s.Miss()
 			return Stopped
-		case s.member.passes(waited, p.spent.looked, s.counts.Hits):
-			p.spent.end(true)
-			return Crowded
-		case slow || waited > p.budget && waited > s.member.budget(p.budget):
-			p.miss()
-			s.member.missed()
+		case s.ticket.waitsLong(p.looked.Sub(p.start)):
+			return Queued
+		case p.over():
+			s.Miss()
+			s.ticket.missed()
 			return Missed
 		}
 	}
+	s.hit()
+	return Hit
 }
 
-// TakeTurn waits until src is ready or stopped, and it is this wait's turn, after Spin has returned
-// Crowded. It returns None if the crowd closes.
-func (s *Spinner) TakeTurn(src Source) Outcome {
-	o := s.member.sleep(src)
-	s.work = 0
-	s.Slept()
-	switch o {
-	case Hit:
-		s.counts.Spins++
-		s.counts.Hits++
-		s.guess.hit(false)
-		s.thrift.saved(s.last)
-	case Stopped:
-		s.counts.Spins++
-		s.Miss()
-	default:
-		s.member.refused = true
+// Poll polls until look returns true, and reports that, or the time is used up. It is Spin for waits that a function
+// ends, and does not keep that.
+func (s *Spinner) Poll(look func() bool) bool {
+	var p spin
+	if p.begin(s) != Hit {
+		return look()
 	}
-	return o
+	defer p.end()
+	for !look() {
+		if p.next() && p.over() {
+			s.Miss()
+			return look()
+		}
+	}
+	s.hit()
+	return true
+}
+
+func (s *Spinner) hit() {
+	s.counts.Hits++
+	s.misses, s.skips = 0, 0
+}
+
+// Miss counts a wait that ended without what it was for. The next one parks at once, and more of them after many
+// misses in a row.
+func (s *Spinner) Miss() {
+	s.counts.Misses++
+	s.misses = min(s.misses+1, few+most)
+	s.skips = 2<<max(0, s.misses-few) - 1
 }
 
 // Rang is called before a wait of a process that has just rung. The system mostly puts the thread that was woken on the
@@ -186,147 +168,120 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 // process. It does nothing where another machine was rung, nor while processors are scarce: then another process might have a
 // turn.
 func (s *Spinner) Rang() {
-	if s.thrift == nil || s.elsewhere || virtual.Poll != nil {
+	now := time.Now()
+	if s.Remote || s.Budget == 0 || virtual.Poll != nil || scarce(now) {
 		return
 	}
-	p := spending{thrift: s.thrift, looked: time.Now()}
-	if p.may(); p.scarce {
-		return
-	}
-	begin := p.looked
 	runtime.Gosched()
-	p.yielded(time.Now())
-	if p.looked.Sub(begin) < wakingYield { // no goroutine was ready
+	if ran := time.Now(); ran.Sub(now) < aWake {
 		Yield()
-		p.look(time.Now())
-	}
-	s.last, s.work = p.looked, 0
-}
-
-// Parks is called before a wait parks that Spin has not ended, and Unparks when it goes on.
-func (s *Spinner) Parks() {
-	if s.member != nil && s.member.refused {
-		s.member.crowd.park(s.member)
-	}
-}
-
-// Unparks ends Parks.
-func (s *Spinner) Unparks() {
-	if s.member != nil && s.member.refused {
-		s.member.crowd.unpark(s.member)
-		s.member.refused = false
+		look(ran, time.Now())
 	}
 }
 
 // spin is one spin of a Spinner.
 type spin struct {
 	s       *Spinner
-	budget  time.Duration
-	offers  *Offers   // nil: this one offers no processor
 	start   time.Time // later by what does not count
-	spent   spending
-	first   int       // polls before the first yield, unless earlier ones were fruitless
-	yieldAt int       // the number of the next poll that others run before
-	offered time.Time // when the last offer was over; zero before the first
+	looked  time.Time // when the clock was last read
+	budget  time.Duration
+	polls   int
+	yieldAt int // the poll after which other goroutines run
+	lost    bool
 }
 
-// begin begins a spin. It reports false if the Thrift prevents it.
-func (p *spin) begin(s *Spinner) bool {
-	start := time.Now()
-	if start.Sub(s.last) > slice<<s.slices {
-		start = s.slices.endSlice(start, idle(0))
-		s.last, s.work = start, 0
+// begin returns Hit if the spin begins, and else how it ends.
+func (p *spin) begin(s *Spinner) Outcome {
+	if s.Budget <= 0 {
+		return None
 	}
-	*p = spin{
-		s: s, budget: s.longer, offers: s.offers, start: start, first: firstYield,
-		spent: spending{thrift: s.thrift, looked: start},
+	if s.skips > 0 {
+		s.skips--
+		return None
 	}
-	switch {
-	case p.offers == nil || p.offers.slow(start):
-		p.budget, p.offers = s.budget, nil
-	case !p.offers.local:
-		p.first = p.offers.pace.first // goroutines of this process come before other processes
-	}
-	p.yieldAt = p.first << s.early
-	p.budget = s.guess.budget(p.budget)
-	return p.spent.may()
-}
-
-// yield lets other goroutines run before poll i.
-func (p *spin) yield(i int) {
 	now := time.Now()
-	p.spent.look(now)
-	if i == p.first<<p.s.early {
-		p.spent.yielded(p.s.early.yield(now, fruitlessYield)) // later yields of this spin are not counted
-	} else {
-		runtime.Gosched()
-		p.spent.yielded(time.Now())
+	if s.misses > 1 && scarce(now) {
+		s.counts.Spared++
+		return None
 	}
-	if !p.offered.IsZero() {
-		p.offered = p.spent.looked
+	if !s.Always && !enter(now, s.Remote) {
+		return s.ticket.refuse()
 	}
-	p.yieldAt = i + 2*p.first<<p.s.early
+	*p = spin{s: s, start: now, looked: now, budget: s.ticket.budget(s.Budget), yieldAt: pollsACheck << s.rare}
+	if s.Remote && s.misses > 0 {
+		p.budget = max(p.budget, lostFor)
+	}
+	if s.ticket.turnOver(now, s.counts.Hits) {
+		p.end()
+		return Queued
+	}
+	s.counts.Spins++
+	return Hit
 }
 
-// hit ends a spin whose source was ready at poll i.
-func (p *spin) hit(i int) {
-	p.s.counts.Hits++
-	late := false
-	if i > 2*firstYield { // before that, the clock costs more than was spent
-		p.spent.look(time.Now())
-		late = p.spent.looked.Sub(p.start) > p.s.member.budget(p.s.budget)
-	}
-	p.s.guess.hit(late)
-	if p.spent.scarce {
-		p.spent.end(true)
+func (p *spin) end() {
+	if !p.s.Always {
+		leave()
 	}
 }
 
-// offer offers the processor to other processes. It reports whether the next offers would take
-// long, and whether this one was longer than it counts.
-func (p *spin) offer() (slow, longer bool) {
-	if p.offered.IsZero() {
-		p.offered = time.Now()
+// next is called after a poll that found nothing. It reports whether to check how long the spin has lasted.
+func (p *spin) next() bool {
+	p.polls++
+	check := p.polls%pollsACheck == 0
+	if s := p.s; s.Yield == nil || !check && !(s.Crowded && p.polls%pollsInCrowd == 0) {
+		ntb.Pause()
+	} else if p.yield() {
+		return true
 	}
-	before := p.offered // so what the polls since then have done is part of this offer
-	p.offered = p.offers.offer(before)
-	more := p.offers.given(p.offered.Sub(before))
-	p.start = p.start.Add(more)
-	p.spent.yielded(p.offered)
-	return p.offers.slow(p.offered), more > 0
+	if check {
+		p.look()
+		if p.polls >= p.yieldAt {
+			p.goroutines()
+		}
+	}
+	return check
 }
 
-// waited returns how long the spin has lasted.
-func (p *spin) waited() time.Duration {
+// look reads the clock.
+func (p *spin) look() {
 	now := time.Now()
-	p.spent.look(now)
-	return now.Sub(p.start)
+	p.lost = look(p.looked, now) || p.lost
+	p.looked = now
 }
 
-// miss ends a spin whose source was not ready.
-func (p *spin) miss() {
-	p.spent.end(false)
-	p.s.Miss()
-}
-
-// Miss counts a wait that had parked, and ended without what it was for. A spin that ends
-// so is counted by Spin.
-func (s *Spinner) Miss() {
-	s.counts.Misses++
-	s.guess.miss()
-}
-
-// Slept is called after a sleep, in which other goroutines had a chance to run.
-func (s *Spinner) Slept() {
-	s.last = time.Now()
-	s.member.begin(s.last, s.counts.Hits)
-}
-
-// Worked counts the work of a call that moved n bytes, and yields to other goroutines from
-// time to time.
-func (s *Spinner) Worked(n int) {
-	if s.work += n + callCost; s.work > sliceWork<<s.slices {
-		s.work = 0
-		s.slices.endSlice(time.Now(), idle(1))
+// goroutines lets other goroutines run. Only the first time says how rare to make it: later there are seldom any.
+func (p *spin) goroutines() {
+	runtime.Gosched()
+	now := time.Now()
+	switch rare := &p.s.rare; {
+	case p.yieldAt > pollsACheck<<*rare: // not the first
+	case now.Sub(p.looked) < emptyYield:
+		*rare = min(*rare+1, most)
+	default:
+		*rare = 0
 	}
+	p.looked = now
+	p.yieldAt = p.polls + 2*pollsACheck<<p.s.rare
 }
+
+// yield lets those run that end the wait. It reports whether the spin is over, as that took long.
+func (p *spin) yield() bool {
+	p.look()
+	if p.lost = p.lost || scarce(p.looked); p.lost {
+		return true
+	}
+	p.s.counts.Yields++
+	if virtual.Poll != nil {
+		virtual.Poll()
+		return false
+	}
+	before := p.looked
+	p.s.Yield()
+	p.look()
+	p.start = p.start.Add(p.looked.Sub(before))
+	return p.lost
+}
+
+// over reports whether the time is used up.
+func (p *spin) over() bool { return p.looked.Sub(p.start) > p.budget || p.lost && p.s.Yield != nil }

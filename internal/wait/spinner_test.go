@@ -14,7 +14,6 @@ import (
 // testSource is ready or stopped after so many polls, or never.
 type testSource struct {
 	polls, ready, stopped int
-	yields                int
 	each                  func() // called by each poll; may be nil
 }
 
@@ -26,10 +25,9 @@ func (s *testSource) Ready() bool {
 }
 
 func (s *testSource) Stopped() bool { return s.stopped > 0 && s.polls >= s.stopped }
-func (s *testSource) Yielded()      { s.yields++ }
 
 func skipOneProcessor(t *testing.T) {
-	if limit(false) == 0 {
+	if limit(time.Now(), false) == 0 {
 		t.Skip("nobody spins on one processor")
 	}
 }
@@ -49,48 +47,50 @@ func TestASpinEndsAsItsSourceSays(t *testing.T) {
 		{"over", testSource{}, time.Nanosecond, Missed},
 		{"no budget", testSource{ready: 1}, 0, None},
 	} {
-		s := NewSpinner(c.most, nil)
+		s := NewSpinner(Config{Budget: c.most})
 		require.Equal(t, c.want, s.Spin(&c.src), c.name)
-		require.Equal(t, c.src.polls > firstYield, c.src.yields > 0, "%s: others run", c.name)
 		n := s.Counts()
 		require.Equal(t, c.want == Hit, n.Hits == 1, c.name)
-		require.Equal(t, c.want == Stopped || c.want == Missed, n.Misses == 1, c.name)
+		require.Equal(t, c.want == Stopped || c.want == Missed, s.misses == 1, c.name)
 		require.Equal(t, c.want != None, n.Spins == 1, c.name)
 	}
 }
 
-// once is Once with a Spinner of its own.
-func once(src Source, budget time.Duration) Outcome {
-	s := NewSpinner(budget, nil)
-	return s.Once(src)
-}
-
-func TestOnceEndsAsASpinDoes(t *testing.T) {
+// A function's wait ends as that of a source does.
+func TestAPollEndsAsItsFunctionSays(t *testing.T) {
 	skipOneProcessor(t)
-	require.Equal(t, Hit, once(&testSource{ready: 5000}, time.Hour))
-	require.Equal(t, Stopped, once(&testSource{stopped: 5000}, time.Hour))
-	require.Equal(t, Missed, once(&testSource{}, time.Nanosecond))
-	require.Equal(t, None, once(&testSource{ready: 1}, 0))
-	src := &testSource{ready: firstYield << maxFruitless}
-	require.Equal(t, Hit, once(src, time.Hour))
-	require.Equal(t, 1, src.yields, "it yields late")
+	look := func(ready int) func() bool {
+		polls := 0
+		return func() bool { polls++; return polls == ready }
+	}
+	for _, c := range []struct {
+		ready  int
+		budget time.Duration
+		want   bool
+	}{{1, 0, true}, {2, 0, false}, {5000, time.Hour, true}, {0, time.Nanosecond, false}} {
+		s := NewSpinner(Config{Budget: c.budget})
+		require.Equal(t, c.want, s.Poll(look(c.ready)), c)
+	}
+	s := NewSpinner(Config{Budget: time.Hour})
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.Poll(look(1)) }))
 }
 
 func TestManyMissesParkLonger(t *testing.T) {
-	var g guess
+	skipOneProcessor(t)
+	s := NewSpinner(Config{Budget: time.Nanosecond})
 	spun := func(waits int) (n int) {
 		for range waits {
-			if g.spins() {
+			if s.Spin(&testSource{}) == Missed {
 				n++
-				g.miss()
 			}
 		}
 		return n
 	}
+	processors.scarce.Store(0)
 	require.Equal(t, 4, spun(8)) // every other one
 	spun(200)
 	require.Equal(t, 10, spun(640)) // one in 64
-	g.hit(false)
+	s.hit()
 	require.Equal(t, 1, spun(1))
 }
 
@@ -98,13 +98,15 @@ func TestManyMissesParkLonger(t *testing.T) {
 func TestOneLimitForAllSpinners(t *testing.T) {
 	skipOneProcessor(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
+	processors.most.Store(0) // it is read again
+	defer processors.most.Store(0)
 	const most = 3
 	var now, peak, inside atomic.Int32
 	var over atomic.Bool
 	var all sync.WaitGroup
 	for range 4 * most {
 		all.Go(func() {
-			s := NewSpinner(time.Hour, nil)
+			s := NewSpinner(Config{Budget: time.Hour})
 			src := &testSource{stopped: 1}
 			src.each = func() {
 				if src.polls != 1 {
@@ -128,100 +130,132 @@ func TestOneLimitForAllSpinners(t *testing.T) {
 	require.EqualValues(t, most, peak.Load())
 	over.Store(true)
 	all.Wait()
-	require.Zero(t, spinning.Load())
+	require.Zero(t, processors.spinning.Load())
 }
 
-func TestNoSpinWhileTheAccountIsOverdrawn(t *testing.T) {
+// forgetScarcity has processors not be scarce, now and when the test ends.
+func forgetScarcity(t *testing.T) {
+	forget := func() {
+		processors.scarce.Store(0)
+		processors.lasts.Store(0)
+	}
+	forget()
+	t.Cleanup(forget)
+}
+
+// While processors are scarce, only waits spin whose last spins have found something.
+func TestSpinsThatFindNothingRestWhileProcessorsAreScarce(t *testing.T) {
 	skipOneProcessor(t)
-	thrift := NewThrift()
-	thrift.scarce.Store(int64(time.Hour))
-	thrift.rest.Store(int64(time.Hour))
-	s := NewSpinner(time.Hour, thrift)
+	forgetScarcity(t)
+	s := NewSpinner(Config{Budget: time.Hour})
+	processors.scarce.Store(int64(100 * time.Hour))
+	require.Equal(t, Hit, s.Spin(&testSource{ready: 1000}))
+	s.misses = 2
 	src := &testSource{ready: 1}
 	require.Equal(t, None, s.Spin(src))
-	require.Equal(t, Counts{Spared: 1}, s.Counts())
+	require.EqualValues(t, 1, s.Counts().Spared)
 	require.Zero(t, src.polls)
-	thrift.rest.Store(0)
+	processors.scarce.Store(0)
 	require.Equal(t, Hit, s.Spin(src))
-	require.Negative(t, thrift.debt.Load(), "it saved a park")
 }
 
+func TestProcessorsAreScarceForAsLongAsTheyGetLost(t *testing.T) {
+	forgetScarcity(t)
+	now := time.Now()
+	event := func(after time.Duration) {
+		now = now.Add(after)
+		require.True(t, look(now.Add(-lostFor), now))
+	}
+	require.False(t, scarce(now))
+	taken := Taken()
+	require.False(t, look(now, now.Add(lostFor-1)))
+	event(0)
+	require.Equal(t, taken+1, Taken())
+	for lasts := scarceLeast; lasts < scarceMost; lasts = min(2*lasts, scarceMost) {
+		require.True(t, scarce(now.Add(lasts-1)))
+		require.False(t, scarce(now.Add(lasts)))
+		event(2*lasts - 1)
+	}
+	require.False(t, scarce(now.Add(scarceMost)), "no longer")
+	event(2 * scarceMost)
+	require.False(t, scarce(now.Add(scarceLeast)), "one event is forgotten")
+}
+
+// A spin from which the system takes the processor, and a yield that takes long, are noticed.
 func TestSpinsNoticeWhatTheSystemTakes(t *testing.T) {
 	skipOneProcessor(t)
-	thrift := NewThrift()
-	thrift.takenBy = 1 // any time between two checks
-	s := NewSpinner(time.Nanosecond, thrift)
-	require.Equal(t, Missed, s.Spin(&testSource{}))
-	require.NotZero(t, thrift.Taken())
-	require.GreaterOrEqual(t, thrift.scarce.Load(), int64(scarceLeast))
+	forgetScarcity(t)
+	sleeps := &testSource{stopped: 1, each: func() { time.Sleep(lostFor) }}
+	s := NewSpinner(Config{Budget: time.Hour})
+	taken := Taken()
+	require.Equal(t, Stopped, s.Spin(sleeps))
+	require.Greater(t, Taken(), taken)
+	require.True(t, scarce(time.Now()))
+
+	forgetScarcity(t)
+	taken = Taken()
+	y := NewSpinner(Config{Budget: time.Hour, Crowded: true, Yield: func() { time.Sleep(lostFor) }})
+	src := new(testSource)
+	require.Equal(t, Missed, y.Spin(src), "the others need the processor")
+	require.Equal(t, pollsInCrowd, src.polls)
+	require.Greater(t, Taken(), taken)
+	processors.scarce.Store(int64(100 * time.Hour))
+	y = NewSpinner(Config{Budget: time.Hour, Crowded: true, Yield: func() { t.Error("a yield") }})
+	require.Equal(t, Missed, y.Spin(src), "it ends in place of its first yield")
 }
 
-// A thread that was woken is let run, unless that took long of late.
+// A spin yields after so many polls, and the time that others take does not count.
+func TestASpinYields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		skipOneProcessor(t)
+		forgetScarcity(t)
+		yields := 0
+		s := NewSpinner(Config{Budget: 10 * time.Microsecond, Crowded: true, Yield: func() { yields++; time.Sleep(100 * time.Microsecond) }})
+		require.Equal(t, Missed, s.Spin(timed(0)))
+		require.Greater(t, yields, 4)
+		require.EqualValues(t, yields, s.Counts().Yields)
+	})
+}
+
+// A wait that is always to spin does so beyond the limit, and takes no place.
+func TestSomeWaitsAlwaysSpin(t *testing.T) {
+	for enter(time.Now(), false) {
+		defer leave()
+	}
+	for range 100 {
+		s := NewSpinner(Config{Budget: time.Hour, Always: true})
+		require.True(t, s.Poll(func() bool {
+			full := NewSpinner(Config{Budget: time.Hour})
+			return full.Spin(&testSource{ready: 1}) == None
+		}))
+	}
+}
+
+// A wait for another machine lasts until that is awake, after one that found nothing.
+func TestAWaitForAnotherMachineLastsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forgetScarcity(t)
+		s := NewSpinner(Config{Budget: 10 * time.Microsecond, Remote: true})
+		require.Equal(t, Missed, s.Spin(timed(0)))
+		require.Equal(t, None, s.Spin(timed(1)))
+		require.Equal(t, Hit, s.Spin(timed(1000)))
+		require.Equal(t, Missed, s.Spin(timed(1000)))
+	})
+}
+
+// Who has rung lets the thread run that was woken, and notices if that takes long.
 func TestWhoHasRungYields(t *testing.T) {
-	thrift := NewThrift()
-	s := NewSpinner(time.Hour, thrift)
-	begin := time.Now()
-	s.Rang()
-	require.False(t, s.last.Before(begin), "others have had a chance to run")
-	require.Zero(t, s.work)
-	thrift.takenBy = 1 // any yield takes long
-	for thrift.Taken() == 0 {
+	forgetScarcity(t)
+	s := NewSpinner(Config{Budget: time.Hour})
+	ran := make(chan bool, 1)
+	go func() { ran <- true }()
+	for len(ran) == 0 {
 		s.Rang()
 	}
-	thrift.scarce.Store(int64(time.Hour))
-	s.Rang()
-	require.EqualValues(t, 1, thrift.Taken(), "processors are scarce")
-	thrift.scarce.Store(0)
-	s.Elsewhere()
-	s.Rang()
-	require.EqualValues(t, 1, thrift.Taken(), "another machine was rung")
 }
 
 func TestASpinDoesNotAllocate(t *testing.T) {
-	s := NewSpinner(time.Hour, NewThrift())
+	s := NewSpinner(Config{Budget: time.Hour})
 	src := &testSource{ready: 1}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { s.Spin(src) }))
-}
-
-// A spin offers its processor between polls, where it is to. A slow offer ends it, and the next
-// ones offer none for a while.
-func TestSpinsOfferTheirProcessor(t *testing.T) {
-	skipOneProcessor(t)
-	synctest.Test(t, spinsOfferTheirProcessor)
-}
-
-// Goroutines of this process come before other processes.
-func TestASpinYieldsBeforeItOffersItsProcessor(t *testing.T) {
-	skipOneProcessor(t)
-	synctest.Test(t, spinYieldsBeforeItOffersItsProcessor)
-}
-
-func spinYieldsBeforeItOffersItsProcessor(t *testing.T) {
-	o, _ := offering(true)
-	src := &testSource{ready: 100}
-	o.yield = func() { require.NotZero(t, src.yields) }
-	s := NewSpinner(time.Hour, nil)
-	s.Offer(o, 1)
-	require.Equal(t, Hit, s.Spin(src))
-	require.NotZero(t, src.yields)
-}
-
-func spinsOfferTheirProcessor(t *testing.T) {
-	o, offers := offering(true)
-	s := NewSpinner(time.Minute, nil)
-	s.Offer(o, 60)
-	require.Equal(t, Hit, s.Spin(&testSource{ready: crowdedFrom + 1}))
-	require.Zero(t, *offers)
-	require.Equal(t, Hit, s.Spin(&testSource{ready: crowdedFrom + 101}))
-	require.Equal(t, 100, *offers)
-	o.yield = func() { time.Sleep(patient.slow) }
-	src := &testSource{}
-	require.Equal(t, Missed, s.Spin(src))
-	require.Equal(t, crowdedFrom+1, src.polls)
-	o.until.Store(int64(time.Hour))
-	require.Equal(t, None, s.Spin(src), "because of the miss")
-	src = &testSource{ready: 1000}
-	require.Equal(t, Hit, s.Spin(src))
-	require.Equal(t, 100, *offers, "it polls without offers")
-	require.Zero(t, spinning.Load())
 }

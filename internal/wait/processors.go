@@ -1,0 +1,94 @@
+package wait
+
+import (
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/virtual"
+)
+
+const (
+	// A spin that loses its processor for lostFor was stopped by the system, since a quota was used up or
+	// another process had a turn. A virtual machine seldom takes a processor for so long. It is also how
+	// long a peer on another machine may take to be woken.
+	lostFor = 2 * time.Millisecond
+	// Processors are scarce for scarceLeast after such an event, and for twice as long as by the last one
+	// if that was as short a time ago, up to scarceMost.
+	scarceLeast = 20 * time.Millisecond
+	scarceMost  = 10 * time.Second
+	// LookAgain is after how long a sleeper looks once more that may have been overlooked.
+	LookAgain = time.Millisecond
+)
+
+// processors is what this process knows of its processors. All its waits share it.
+var processors = struct {
+	epoch time.Time // constant
+
+	spinning atomic.Int32 // goroutines that spin
+	most     atomic.Int32 // of them, when GOMAXPROCS was last read
+	read     atomic.Int64 // when that was, in nanoseconds since epoch
+
+	scarce atomic.Int64  // processors are scarce until then, in nanoseconds since epoch
+	lasts  atomic.Int64  // how long the last event counts
+	taken  atomic.Uint64 // events
+}{epoch: time.Now()}
+
+// Taken returns how often the system took the processor from a goroutine of this process that spun or yielded.
+func Taken() uint64 { return processors.taken.Load() }
+
+// scarce reports whether processors are scarce at the time now.
+func scarce(now time.Time) bool {
+	until := processors.scarce.Load()
+	return until != 0 && int64(now.Sub(processors.epoch)) < until
+}
+
+// look is called at the time now by a spin that had its processor at the time before. It reports whether
+// the system took it meanwhile.
+func look(before, now time.Time) bool {
+	if now.Sub(before) < lostFor || virtual.Poll != nil {
+		return false
+	}
+	p := &processors
+	p.taken.Add(1)
+	since, lasts := int64(now.Sub(p.epoch)), p.lasts.Load()
+	if since < p.scarce.Load()+lasts {
+		lasts = min(2*lasts, int64(scarceMost))
+	} else {
+		lasts = int64(scarceLeast)
+	}
+	p.lasts.Store(lasts)
+	p.scarce.Store(since + lasts)
+	return true
+}
+
+// enter reports whether one more goroutine may spin. If so, it must leave. remote says that another machine's
+// processors end the wait: only then can it end while it spins on the only processor.
+func enter(now time.Time, remote bool) bool {
+	if processors.spinning.Add(1) > limit(now, remote) {
+		leave()
+		return false
+	}
+	return true
+}
+
+func leave() { processors.spinning.Add(-1) }
+
+// limit returns how many goroutines may spin at the same time: half of GOMAXPROCS, so that as many processors are left to
+// those that work.
+func limit(now time.Time, remote bool) int32 {
+	switch {
+	case virtual.Poll != nil:
+		return math.MaxInt32
+	case runtime.NumCPU() == 1 && !remote:
+		return 0
+	}
+	p := &processors
+	// To ask for GOMAXPROCS takes a lock of the scheduler.
+	if since := int64(now.Sub(p.epoch)); p.most.Load() == 0 || since > p.read.Load()+int64(scarceLeast) {
+		p.read.Store(since)
+		p.most.Store(int32(runtime.GOMAXPROCS(0)+1) / 2)
+	}
+	return p.most.Load()
+}
