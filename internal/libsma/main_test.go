@@ -157,6 +157,7 @@ func TestChaptersOfTheSpecification(t *testing.T) {
 		require.Equal(t, [2]result{{0, "passed\n", ""}, {}}, onNodes(t, options, exe), options)
 	}
 	require.Equal(t, result{0, "passed\n", ""}, start(t, 4, nil, "--hosts", "4", exe), "a ring of 4 nodes")
+	require.Equal(t, result{0, "passed\n", ""}, start(t, 4, nil, "--hosts", "2", "--map-by", "node", exe), "two PEs a node")
 }
 
 func TestTypeGenericFunctions(t *testing.T) {
