@@ -228,6 +228,23 @@ func (x *trial[T]) reductions(all []reduction[T], n int) {
 	}
 }
 
+// scans tries the scans, also in place.
+func (x *trial[T]) scans(n int) {
+	ctx := context.Background()
+	add := func(a, b T) T { return a + b }
+	for _, dst := range []Sym[T]{x.a, x.b} {
+		o := x.fill(x.a, n)
+		o.src = o.src[:o.me+1]
+		x.check(o.reduce(add), dst, SumInscan(ctx, x.team, dst, x.a.Slice(0, n)), "inscan", n)
+		o = x.fill(x.a, n)
+		want := make([]T, n)
+		if o.src = o.src[:o.me]; o.me > 0 {
+			want = o.reduce(add)
+		}
+		x.check(want, dst, SumExscan(ctx, x.team, dst, x.a.Slice(0, n)), "exscan", n)
+	}
+}
+
 // try tries one type with several sizes.
 func try[T Elem](t require.TestingT, team *Team, all []reduction[T], sizes []int, rounds int, salt uint64) {
 	var zero T
@@ -255,6 +272,7 @@ func tryWith[T Elem](t require.TestingT, team *Team, a, b Sym[T], all []reductio
 		for _, n := range sizes {
 			x.moves(n)
 			x.reductions(all, n)
+			x.scans(n)
 		}
 	}
 }

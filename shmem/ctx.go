@@ -30,7 +30,7 @@ func (c *Ctx) Team() *Team {
 	return c.team
 }
 
-// Close completes the context's operations, as Quiet does, and ends it.
+// Close completes the context's operations, as Quiet does, and ends it, like shmem_ctx_destroy.
 func (c *Ctx) Close() error {
 	if c == c.w.ctx {
 		panic("shmem: the default context is closed with its World")
@@ -50,3 +50,6 @@ func (c *Ctx) Fence() { c.core.Fence() }
 // like shmem_quiet. What nonblocking operations fetch is then here. If the context has
 // failed, it returns the first failure at once.
 func (c *Ctx) Quiet() error { return c.core.Quiet() }
+
+// QuietPEs is Quiet for the operations on some PEs, by their numbers in the context, like shmem_pe_quiet.
+func (c *Ctx) QuietPEs(pes ...int) error { return c.core.QuietPEs(pes) }

@@ -61,7 +61,7 @@
 //	                                    from any goroutine (THREAD_MULTIPLE)
 //	finalize, global_exit               World.Close, World.GlobalExit
 //	pe_accessible, addr_accessible      World.Accessible; a Sym is always accessible
-//	ptr                                 Sym.Ptr
+//	ptr, team_ptr                       Sym.Ptr, of Team.TranslatePE for a team's numbers
 //	info_get_version, info_get_name     MajorVersion, MinorVersion, Name
 //	malloc, calloc, align, realloc      Alloc, AllocZeroed, AllocAligned, Realloc
 //	malloc_with_hints, free             AllocHints, Free
@@ -75,7 +75,7 @@
 //	TYPE_put, TYPE_get, putSIZE, putmem Put, Get
 //	TYPE_p, TYPE_g                      P, G, TryG
 //	TYPE_iput, TYPE_iget                IPut, IGet
-//	ibput, ibget (of version 1.6)       IBPut, IBGet
+//	ibput, ibget                        IBPut, IBGet
 //	put_nbi, get_nbi                    PutNBI, GetNBI
 //	atomic_fetch, _set, _swap           AtomicFetch, AtomicSet, AtomicSwap
 //	atomic_compare_swap                 AtomicCompareSwap
@@ -89,12 +89,13 @@
 //	atomic_fetch_inc_nbi, _add_nbi      AtomicFetchIncNBI, AtomicFetchAddNBI
 //	atomic_fetch_and_nbi, _or_, _xor_   AtomicFetchAndNBI, AtomicFetchOrNBI, AtomicFetchXorNBI
 //	put_signal, put_signal_nbi          PutSignal, PutSignalNBI
+//	signal_set, signal_add              SetSignal, AddSignal
 //	signal_fetch, signal_wait_until     SignalFetch, SignalWaitUntil
 //	wait_until, _all, _any, _some       WaitUntil, WaitUntilAll, WaitUntilAny, WaitUntilSome
 //	wait_until_all_vector, _any_, _some_ WaitUntilAllVector, WaitUntilAnyVector, WaitUntilSomeVector
 //	test, _all, _any, _some             Test, TestAll, TestAny, TestSome
 //	test_all_vector, _any_, _some_      TestAllVector, TestAnyVector, TestSomeVector
-//	fence, quiet                        Ctx.Fence, Ctx.Quiet
+//	fence, quiet, pe_quiet              Ctx.Fence, Ctx.Quiet, Ctx.QuietPEs
 //	barrier_all, sync_all               World.Team's Barrier, Sync
 //	team_sync                           Team.Sync
 //	broadcast, collect, fcollect        Broadcast, Collect, FCollect
@@ -102,17 +103,19 @@
 //	and_reduce, or_, xor_               AndReduce, OrReduce, XorReduce
 //	min_reduce, max_                    MinReduce, MaxReduce
 //	sum_reduce, prod_                   SumReduce, ProdReduce
+//	sum_inscan, sum_exscan              SumInscan, SumExscan
 //	none: on any memory                 Bcast, AllReduce
 //	set_lock, test_lock, clear_lock     Lock.Set, Lock.Test, Lock.Clear
 //
-// Left out is what version 1.5 calls deprecated: active sets, start_pes, shmalloc and so on. So
-// are query_thread, since there is one level, pcontrol, since Go programs are profiled by other
-// means, and long double, for which Go has no type.
+// Left out is what the specification calls deprecated: active sets, start_pes, shmalloc and so on. So
+// are query_thread, since there is one level, query_initialized, since a World is open until its Close,
+// pcontrol, since Go programs are profiled by other means, sessions, whose hints would change nothing, and
+// long double, for which Go has no type.
 package shmem
 
-// The version of the specification, and the vendor's name.
+// The version of the specification, and the vendor's name, like shmem_info_get_version and shmem_info_get_name.
 const (
 	MajorVersion = 1
-	MinorVersion = 5
+	MinorVersion = 6
 	Name         = "ntbnet"
 )

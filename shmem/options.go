@@ -14,7 +14,7 @@ const MaxPEs = job.MaxPEs
 
 // PE says that this is PE pe, 0 to n-1, of n, whatever the launcher says. name is
 // the same for all PEs of the job. No other job that runs in the fabric may have
-// it.
+// it, nor may one that begins while PEs of this job are still in Close.
 func PE(pe, n int, name string) Option {
 	return Option{func(o *job.Options) { o.Given, o.PE, o.N, o.Job = true, pe, n, name }}
 }

@@ -112,7 +112,21 @@ func ProdReduce[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
 }
 
 func reduce[T Elem](ctx context.Context, t *Team, what job.Call, dst, src Sym[T], fold Op[T]) error {
-	return t.untyped().Reduce(ctx, what, dst.o, src.o, sizeOf[T](), func(acc, v []byte) {
-		fold(elems[T](acc), elems[T](v))
-	})
+	return t.untyped().Reduce(ctx, what, dst.o, src.o, sizeOf[T](), untyped(fold))
+}
+
+// untyped returns fold for the bytes of elements.
+func untyped[T Elem](fold Op[T]) func(acc, v []byte) {
+	return func(acc, v []byte) { fold(elems[T](acc), elems[T](v)) }
+}
+
+// SumInscan adds element i of src of the team's PEs up to this one, and leaves the sum in element i of dst here, like
+// shmem_sum_inscan. dst and src may be the same object. The order of the additions is that of the PEs. Integers wrap.
+func SumInscan[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return t.untyped().Scan(ctx, job.SumInscan, dst.o, src.o, sizeOf[T](), untyped(Sum[T]))
+}
+
+// SumExscan is SumInscan of the PEs before this one, like shmem_sum_exscan. At PE 0 of the team dst becomes 0.
+func SumExscan[T Elem](ctx context.Context, t *Team, dst, src Sym[T]) error {
+	return t.untyped().Scan(ctx, job.SumExscan, dst.o, src.o, sizeOf[T](), untyped(Sum[T]))
 }

@@ -69,15 +69,14 @@ func IGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, n, pe i
 	IBGet(c, dst, dstStride, src, srcStride, 1, n, pe)
 }
 
-// IBPut is IPut of n blocks of block elements each, like shmem_ibput of version
-// 1.6. Strides count from the beginning of one block to that of the next, and are
-// at least block.
+// IBPut is IPut of n blocks of block elements each, like shmem_ibput. Strides count from the
+// beginning of one block to that of the next, and are at least block.
 func IBPut[T Elem](c *Ctx, dst Sym[T], dstStride int, src []T, srcStride, block, n, pe int) {
 	c.core.PutStrided(dst.o, unsafe.Pointer(unsafe.SliceData(src)), len(src),
 		symheap.Strided{N: n, Block: block, Remote: dstStride, Local: srcStride, Size: sizeOf[T]()}, pe)
 }
 
-// IBGet is IGet of n blocks, like shmem_ibget of version 1.6.
+// IBGet is IGet of n blocks, like shmem_ibget.
 func IBGet[T Elem](c *Ctx, dst []T, dstStride int, src Sym[T], srcStride, block, n, pe int) {
 	c.core.GetStrided(unsafe.Pointer(unsafe.SliceData(dst)), len(dst), src.o,
 		symheap.Strided{N: n, Block: block, Remote: srcStride, Local: dstStride, Size: sizeOf[T]()}, pe)

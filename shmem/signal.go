@@ -38,6 +38,13 @@ func PutSignalNBI[T Elem](c *Ctx, dst Sym[T], src []T, sig Sym[uint64], v uint64
 	PutSignal(c, dst, src, sig, v, op, pe)
 }
 
+// SetSignal sets the first element of sig at PE pe, like shmem_signal_set. What the context stored there before is seen
+// there before it only after a Fence.
+func SetSignal(c *Ctx, sig Sym[uint64], v uint64, pe int) { P(c, sig, 0, v, pe) }
+
+// AddSignal adds to the first element of sig at PE pe, like shmem_signal_add.
+func AddSignal(c *Ctx, sig Sym[uint64], v uint64, pe int) { AtomicAdd(c, sig, 0, v, pe) }
+
 // SignalFetch returns the first element of sig here, like shmem_signal_fetch.
 func SignalFetch(sig Sym[uint64]) uint64 { return sig.o.Word(0, 8) }
 

@@ -42,8 +42,9 @@ func (s Sym[T]) From(i int) Sym[T] { return s.Slice(i, s.o.N) }
 // The package comment says when it may be read.
 func (s Sym[T]) Local() []T { return elems[T](s.o.Local(sizeOf[T]())) }
 
-// Ptr returns the copy of PE pe, if that is mapped here, like shmem_ptr. It is
-// valid as long as the result of Local.
+// Ptr returns the copy of PE pe of the World, if that is mapped here, like shmem_ptr. For a PE by its
+// number in a team, like shmem_team_ptr, Team.TranslatePE has that of the World. The result is valid as
+// long as that of Local.
 func (s Sym[T]) Ptr(pe int) ([]T, bool) {
 	if s.o.N == 0 {
 		return nil, false

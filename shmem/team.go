@@ -98,8 +98,8 @@ func (t *Team) NewCtx() *Ctx {
 	return c
 }
 
-// Sync waits until all PEs of the team have called it, like shmem_team_sync. What
-// this PE stored to others may arrive later; see Barrier.
+// Sync waits until all PEs of the team have called it, like shmem_team_sync, or with
+// the team of all PEs shmem_sync_all. What this PE stored to others may arrive later; see Barrier.
 func (t *Team) Sync(ctx context.Context) error { return t.untyped().Sync(ctx) }
 
 // Barrier completes this PE's operations on the default context, and then waits

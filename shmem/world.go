@@ -32,7 +32,7 @@ type DeadError = job.DeadError
 type OpError = job.OpError
 
 // Open joins the job that the launcher has started, and waits until all PEs have
-// joined. It learns which PE this is from the first of these that is set: the option
+// joined, like shmem_init and shmem_init_thread. After Close all PEs may call it again. It learns which PE this is from the first of these that is set: the option
 // PE; SHMEM_PE and SHMEM_NPES; PMI_RANK and PMI_SIZE with PMI_FD (mpiexec.hydra,
 // Slurm's pmi2); OMPI_COMM_WORLD_RANK and _SIZE; SLURM_PROCID and SLURM_NTASKS.
 // Without any of them it is PE 0 of 1. If the variables of a launcher are
@@ -58,10 +58,10 @@ func Open(ctx context.Context, opts ...Option) (*World, error) {
 	return w, nil
 }
 
-// PE returns this PE's number, 0 to NumPEs-1.
+// PE returns this PE's number, 0 to NumPEs-1, like shmem_my_pe.
 func (w *World) PE() int { return w.core.PE() }
 
-// NumPEs returns how many PEs the job has.
+// NumPEs returns how many PEs the job has, like shmem_n_pes.
 func (w *World) NumPEs() int { return w.core.NumPEs() }
 
 // Ctx returns the default context.

@@ -88,6 +88,12 @@ void sma_ctx_destroy(const char *name, shmem_ctx_t ctx) {
   smaCtxDestroy(name, c->id);
 }
 
+void sma_session(const char *name, shmem_ctx_t ctx) {
+  sma_check(name);
+  if (ctx != SHMEM_CTX_INVALID && sma_context(ctx)->n == 0)
+    sma_bad_pe(sma_context(ctx), name, 0);
+}
+
 int sma_ctx_get_team(const char *name, shmem_ctx_t ctx, shmem_team_t *team) {
   sma_check(name);
   *team = SHMEM_TEAM_INVALID;

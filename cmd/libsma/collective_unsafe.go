@@ -69,9 +69,16 @@ func call(t *job.Team, c *C.struct_sma_coll) error {
 		}
 		return t.AlltoAllS(forever, dst(span(n*pes, int(c.a))), src(span(n*pes, int(c.b))), size, int(c.a), int(c.b))
 	}
-	return t.Reduce(forever, reductions[c.a], dst(n), src(n), size, func(acc, v []byte) {
+	fold := func(acc, v []byte) {
 		C.sma_fold(C.int(c.a), C.int(c.b), unsafe.Pointer(&acc[0]), unsafe.Pointer(&v[0]), C.size_t(len(acc)))
-	})
+	}
+	switch c.op {
+	case C.SMA_INSCAN:
+		return t.Scan(forever, job.SumInscan, dst(n), src(n), size, fold)
+	case C.SMA_EXSCAN:
+		return t.Scan(forever, job.SumExscan, dst(n), src(n), size, fold)
+	}
+	return t.Reduce(forever, reductions[c.a], dst(n), src(n), size, fold)
 }
 
 // span returns how many elements n of them take that are stride apart.

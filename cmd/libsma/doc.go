@@ -1,6 +1,6 @@
 //go:build libsma && cgo && linux
 
-// Command libsma is OpenSHMEM 1.5 for C, as a shared library: go build -buildmode=c-shared
+// Command libsma is OpenSHMEM 1.6 for C, as a shared library: go build -buildmode=c-shared
 // makes libsma.so of it. cmd/libsma/install does that, and installs it with headers and
 // compilers. The build tag libsma keeps this command, which needs cgo, out of other builds.
 //

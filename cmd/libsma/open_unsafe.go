@@ -33,7 +33,8 @@ var lib struct {
 	peers []C.struct_sma_peer // the table's
 
 	ctxs    [C.SMA_CTXS]atomic.Pointer[callCtx] // by handle
-	closing atomic.Bool                         // shmem_finalize was called
+	closing atomic.Bool                         // the last shmem_finalize was called
+	closed  chan struct{}                       // closed when closing is set; of smaOpen and smaClose
 
 	mu    sync.Mutex
 	teams map[C.uintptr_t]*team // by handle; guarded by mu
@@ -62,7 +63,9 @@ func smaOpen(name C.sma_name, fixed C.size_t) {
 	if err != nil {
 		fail(name, err)
 	}
-	lib.w, lib.space = w, w.Space()
+	forget()
+	lib.w, lib.space, lib.closed = w, w.Space(), make(chan struct{})
+	lib.closing.Store(false)
 	lib.teams = map[C.uintptr_t]*team{worldTeam: {t: w.Team()}, sharedTeam: {t: w.SharedTeam()}}
 	lib.ctxs[1].Store(c)
 	table := &C.sma
@@ -87,15 +90,28 @@ func smaOpen(name C.sma_name, fixed C.size_t) {
 	table.size = C.size_t(h.Size - h.Objects)
 	table.pe, table.npes = C.int(w.PE()), C.int(n)
 	C.sma_world.n = C.uint32_t(n)
-	go watch()
+	go watch(w, lib.closed)
+}
+
+// forget frees what the table and contexts of the last job have.
+func forget() {
+	C.free(unsafe.Pointer(C.sma.peers))
+	for ctx := 2; ctx < len(lib.ctxs); ctx++ {
+		if lib.ctxs[ctx].Swap(nil) != nil {
+			freeCtx(ctx)
+		}
+	}
 }
 
 // watch ends the process when the job cannot go on, since calls of C return no errors.
-func watch() {
-	<-lib.space.Failed()
-	if !lib.closing.Load() && first() {
-		say("job", lib.w.Err())
-		leave()
+func watch(w *job.World, closed <-chan struct{}) {
+	select {
+	case <-closed:
+	case <-w.Space().Failed():
+		if !lib.closing.Load() && first() {
+			say("job", w.Err())
+			leave()
+		}
 	}
 }
 
@@ -109,6 +125,7 @@ func smaClose(name C.sma_name) {
 		fail(name, err)
 	}
 	lib.closing.Store(true)
+	close(lib.closed)
 	C.sma.size = 0
 	C.sma_world.n = 0
 	for i := range C.sma_ctxs {

@@ -61,26 +61,26 @@ func smaGet(name C.sma_name, ctx C.int, dst unsafe.Pointer, off, n C.size_t, pe,
 	c.done(name)
 }
 
-// stridedOf returns n elements that lie apart, and how many elements they span here and there.
-func stridedOf(remote, local C.ptrdiff_t, n, size C.size_t) (s symheap.Strided, far, near int) {
-	s = symheap.Strided{N: int(n), Block: 1, Remote: int(remote), Local: int(local), Size: uintptr(size)}
-	return s, (s.N-1)*s.Remote + 1, (s.N-1)*s.Local + 1
+// stridedOf returns n blocks of elements that lie apart, and how many elements they span here and there.
+func stridedOf(remote, local C.ptrdiff_t, block, n, size C.size_t) (s symheap.Strided, far, near int) {
+	s = symheap.Strided{N: int(n), Block: int(block), Remote: int(remote), Local: int(local), Size: uintptr(size)}
+	return s, (s.N-1)*s.Remote + s.Block, (s.N-1)*s.Local + s.Block
 }
 
 //export smaPutStrided
-func smaPutStrided(name C.sma_name, ctx C.int, off C.size_t, src unsafe.Pointer, dstep, sstep C.ptrdiff_t, n, size C.size_t, pe C.int) {
+func smaPutStrided(name C.sma_name, ctx C.int, off C.size_t, src unsafe.Pointer, dstep, sstep C.ptrdiff_t, block, n, size C.size_t, pe C.int) {
 	defer rescue(name)
 	c := lib.ctxs[ctx].Load()
-	s, far, near := stridedOf(dstep, sstep, n, size)
+	s, far, near := stridedOf(dstep, sstep, block, n, size)
 	c.core.PutStrided(bytesAt(off, C.size_t(far)), src, near, s, int(pe))
 	c.done(name)
 }
 
 //export smaGetStrided
-func smaGetStrided(name C.sma_name, ctx C.int, dst unsafe.Pointer, off C.size_t, dstep, sstep C.ptrdiff_t, n, size C.size_t, pe C.int) {
+func smaGetStrided(name C.sma_name, ctx C.int, dst unsafe.Pointer, off C.size_t, dstep, sstep C.ptrdiff_t, block, n, size C.size_t, pe C.int) {
 	defer rescue(name)
 	c := lib.ctxs[ctx].Load()
-	s, far, near := stridedOf(sstep, dstep, n, size)
+	s, far, near := stridedOf(sstep, dstep, block, n, size)
 	c.core.GetStrided(dst, near, bytesAt(off, C.size_t(far)), s, int(pe))
 	c.done(name)
 }
@@ -123,6 +123,18 @@ func smaFetchNBI(name C.sma_name, ctx C.int, old unsafe.Pointer, op C.int, off, 
 func smaQuiet(name C.sma_name, ctx C.int) {
 	defer rescue(name)
 	if err := lib.ctxs[ctx].Load().core.Quiet(); err != nil {
+		fail(name, err)
+	}
+}
+
+//export smaPEQuiet
+func smaPEQuiet(name C.sma_name, ctx C.int, pes *C.int, n C.size_t) {
+	defer rescue(name)
+	var some []int
+	for _, pe := range unsafe.Slice(pes, n) {
+		some = append(some, int(pe))
+	}
+	if err := lib.ctxs[ctx].Load().core.QuietPEs(some); err != nil {
 		fail(name, err)
 	}
 }

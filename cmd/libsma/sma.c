@@ -20,6 +20,7 @@ struct sma_ctx *sma_ctxs[SMA_CTXS] = {&invalid, &sma_world};
 
 static int thread_level;
 static enum { NOT_YET, OPEN, CLOSED } state;
+static int opens; /* calls of shmem_init that no shmem_finalize has matched */
 
 /* Go's threads block the signals that a process gets, so that handlers of the program run on
    its own threads. Go's first thread begins in a constructor, with the mask that it finds,
@@ -87,6 +88,7 @@ static void at_exit(int status, void *arg) {
   if (state != OPEN)
     return;
   if (status == 0) {
+    opens = 1;
     sma_finalize("exit");
     return;
   }
@@ -97,15 +99,17 @@ static void at_exit(int status, void *arg) {
 int sma_init(const char *name, int requested, int *provided) {
   if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
     requested = SHMEM_THREAD_MULTIPLE;
-  if (state == CLOSED)
-    sma_die(name, "the library is closed by shmem_finalize, and cannot be opened again");
-  if (state == NOT_YET) {
+  if (state != OPEN) {
+    if (sma_unshare() != 0)
+      sma_die(name, "no memory for %zu bytes of static data", sma.data_size);
     smaOpen(name, sma_static_size());
+    if (state == NOT_YET)
+      on_exit(at_exit, NULL);
     state = OPEN;
     thread_level = requested;
     sma_static(name);
-    on_exit(at_exit, NULL);
   }
+  opens++;
   if (provided != NULL)
     *provided = thread_level;
   return 0;
@@ -116,10 +120,16 @@ void sma_query_thread(const char *name, int *provided) {
   *provided = thread_level;
 }
 
+int sma_initialized(void) { return state == OPEN; }
+
 void sma_finalize(const char *name) {
   if (state == CLOSED)
     return;
   sma_check(name);
+  if (--opens > 0) {
+    sma_team(name, SMA_BARRIER, SHMEM_TEAM_WORLD, 0, 0, 0, 1, 0, 0);
+    return;
+  }
   smaClose(name);
   state = CLOSED;
 }
@@ -205,47 +215,47 @@ void sma_get_far(const struct sma_ctx *c, const char *name, void *dst, size_t of
   smaGet(name, c->id, dst, off, bytes, pe, nbi);
 }
 
-/* span returns the bytes that n elements take that are step apart. */
-static size_t span(const char *name, size_t n, ptrdiff_t step, size_t size) {
-  if (step < 1)
-    sma_die(name, "a stride of %td elements", step);
+/* span returns the bytes that n blocks of elements take that begin step elements apart. */
+static size_t span(const char *name, size_t n, ptrdiff_t step, size_t block, size_t size) {
+  if (step < 1 || (size_t)step < block)
+    sma_die(name, "a stride of %td elements, between blocks of %zu", step, block);
   size_t last;
-  if (__builtin_mul_overflow(n - 1, (size_t)step, &last))
+  if (__builtin_mul_overflow(n - 1, (size_t)step, &last) || __builtin_add_overflow(last, block, &last))
     return SIZE_MAX - 1;
-  return sma_bytes(last + 1, size);
+  return sma_bytes(last, size);
 }
 
-void sma_iput(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t n, size_t size, int pe) {
+void sma_ibput(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t block, size_t n, size_t size, int pe) {
   struct sma_peer *p = sma_peer(c, name, pe);
-  if (n == 0)
+  if (n == 0 || block == 0)
     return;
-  size_t off = sma_object(name, dst, span(name, n, dstep, size));
-  span(name, n, sstep, size);
+  size_t off = sma_object(name, dst, span(name, n, dstep, block, size));
+  span(name, n, sstep, block, size);
   if (p->base == NULL) {
-    smaPutStrided(name, c->id, off, (void *)src, dstep, sstep, n, size, pe);
+    smaPutStrided(name, c->id, off, (void *)src, dstep, sstep, block, n, size, pe);
     return;
   }
   char *to = p->base + off;
   const char *from = src;
   for (size_t i = 0; i < n; i++, to += (size_t)dstep * size, from += (size_t)sstep * size)
-    sma_copy(to, from, size);
+    sma_copy(to, from, block * size);
   sma_stored(p);
 }
 
-void sma_iget(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t n, size_t size, int pe) {
+void sma_ibget(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t block, size_t n, size_t size, int pe) {
   struct sma_peer *p = sma_peer(c, name, pe);
-  if (n == 0)
+  if (n == 0 || block == 0)
     return;
-  size_t off = sma_object(name, src, span(name, n, sstep, size));
-  span(name, n, dstep, size);
+  size_t off = sma_object(name, src, span(name, n, sstep, block, size));
+  span(name, n, dstep, block, size);
   if (p->base == NULL) {
-    smaGetStrided(name, c->id, dst, off, dstep, sstep, n, size, pe);
+    smaGetStrided(name, c->id, dst, off, dstep, sstep, block, n, size, pe);
     return;
   }
   char *to = dst;
   const char *from = p->base + off;
   for (size_t i = 0; i < n; i++, to += (size_t)dstep * size, from += (size_t)sstep * size)
-    sma_copy(to, from, size);
+    sma_copy(to, from, block * size);
 }
 
 void sma_put_signal(const struct sma_ctx *c, const char *name, void *dst, const void *src, size_t bytes, uint64_t *sig, uint64_t v, int op, int pe) {
@@ -294,6 +304,16 @@ void sma_quiet(const struct sma_ctx *c, const char *name) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (sma.far)
     smaQuiet(name, c->id);
+}
+
+void sma_pe_quiet(const struct sma_ctx *c, const char *name, const int *pes, size_t n) {
+  if (n == 0 || c == &invalid)
+    return;
+  for (size_t i = 0; i < n; i++)
+    sma_peer(c, name, pes[i]);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  if (sma.far)
+    smaPEQuiet(name, c->id, (int *)pes, n);
 }
 
 uint64_t sma_wait_far(const char *name, const void *ivar, size_t size, int is_signed, int cmp, uint64_t v) {

@@ -61,7 +61,7 @@ extern struct sma_ctx sma_no_ctx;            /* has no PEs */
 
 enum { SMA_FETCH = 1, SMA_SET, SMA_SWAP, SMA_CSWAP, SMA_ADD, SMA_AND, SMA_OR, SMA_XOR, /* as in symheap */
        SMA_MIN, SMA_MAX, SMA_SUM, SMA_PROD };
-enum { SMA_SYNC, SMA_BARRIER, SMA_BROADCAST, SMA_COLLECT, SMA_FCOLLECT, SMA_ALLTOALL, SMA_ALLTOALLS, SMA_REDUCE };
+enum { SMA_SYNC, SMA_BARRIER, SMA_BROADCAST, SMA_COLLECT, SMA_FCOLLECT, SMA_ALLTOALL, SMA_ALLTOALLS, SMA_REDUCE, SMA_INSCAN, SMA_EXSCAN };
 enum { SMA_LOCK, SMA_TRY, SMA_CLEAR };
 enum { SMA_ALL, SMA_ANY, SMA_SOME };
 enum { SMA_I8, SMA_I16, SMA_I32, SMA_I64, SMA_U8, SMA_U16, SMA_U32, SMA_U64, SMA_F32, SMA_F64, SMA_FLONG, SMA_C32, SMA_C64,
@@ -103,8 +103,10 @@ void sma_die(const char *name, const char *format, ...) SHMEM_NORETURN_ __attrib
 void sma_check(const char *name); /* the library is open */
 size_t sma_static_size(void);       /* whole pages */
 void sma_static(const char *name); /* makes static data symmetric */
+int sma_unshare(void);              /* makes it private again; -1: there is no memory */
 
 int sma_init(const char *name, int requested, int *provided);
+int sma_initialized(void);
 void sma_finalize(const char *name);
 void sma_query_thread(const char *name, int *provided);
 int sma_my_pe(const char *name);
@@ -117,6 +119,7 @@ void *sma_malloc(const char *name, size_t size, size_t align, int zero);
 void sma_free(const char *name, void *ptr);
 void *sma_realloc(const char *name, void *ptr, size_t size);
 void sma_quiet(const struct sma_ctx *c, const char *name);
+void sma_pe_quiet(const struct sma_ctx *c, const char *name, const int *pes, size_t n);
 int sma_lock(const char *name, int what, long *lock);
 int sma_team(const char *name, int op, shmem_team_t team, void *dst, const void *src, size_t n, size_t size, ptrdiff_t a, ptrdiff_t b);
 void sma_active(const char *name, int op, void *dst, const void *src, size_t n, size_t size, ptrdiff_t a, ptrdiff_t b, int start, int log, int npes);
@@ -129,11 +132,12 @@ int sma_team_split_2d(const char *name, shmem_team_t parent, int xrange, const s
 int sma_ctx_create(const char *name, shmem_team_t team, long options, shmem_ctx_t *ctx);
 void sma_ctx_destroy(const char *name, shmem_ctx_t ctx);
 int sma_ctx_get_team(const char *name, shmem_ctx_t ctx, shmem_team_t *team);
+void sma_session(const char *name, shmem_ctx_t ctx); /* checks the context: hints change nothing */
 void sma_look(struct sma_peer *p);
 void sma_put_far(const struct sma_ctx *c, const char *name, size_t off, const void *src, size_t bytes, int pe);
 void sma_get_far(const struct sma_ctx *c, const char *name, void *dst, size_t off, size_t bytes, int pe, int nbi);
-void sma_iput(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t n, size_t size, int pe);
-void sma_iget(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t n, size_t size, int pe);
+void sma_ibput(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t block, size_t n, size_t size, int pe);
+void sma_ibget(const struct sma_ctx *c, const char *name, void *dst, const void *src, ptrdiff_t dstep, ptrdiff_t sstep, size_t block, size_t n, size_t size, int pe);
 void sma_put_signal(const struct sma_ctx *c, const char *name, void *dst, const void *src, size_t bytes, uint64_t *sig, uint64_t v, int op, int pe);
 uint64_t sma_signal_fetch(const char *name, const uint64_t *sig);
 uint64_t sma_amo_far(const struct sma_ctx *c, const char *name, int op, size_t off, size_t size, uint64_t v, uint64_t cond, int pe);

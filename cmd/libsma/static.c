@@ -52,15 +52,22 @@ static int find(struct dl_phdr_info *info, size_t size, void *arg) {
   return 1;
 }
 
-/* After fork the child's pages are its own again, as they would be without the library. */
-static void own_pages(void) {
+int sma_unshare(void) {
   if (sma.data_size == 0)
-    return;
+    return 0;
   char *copy = mmap(NULL, sma.data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (copy == MAP_FAILED)
-    _exit(127);
+    return -1;
   memcpy(copy, sma.data, sma.data_size);
   if (mremap(copy, sma.data_size, sma.data_size, MREMAP_MAYMOVE | MREMAP_FIXED, sma.data) == MAP_FAILED)
+    return -1;
+  sma.data_size = 0;
+  return 0;
+}
+
+/* After fork the child's pages are its own again, as they would be without the library. */
+static void own_pages(void) {
+  if (sma_unshare() != 0)
     _exit(127);
 }
 
@@ -95,6 +102,8 @@ void sma_static(const char *name) {
   sma.data = (char *)s.from;
   sma.data_at = off;
   sma.data_size = size;
-  pthread_atfork(NULL, NULL, own_pages);
+  static int forks; /* own_pages is known */
+  if (!forks++)
+    pthread_atfork(NULL, NULL, own_pages);
   smaSync(name);
 }

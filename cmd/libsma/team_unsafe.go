@@ -190,15 +190,20 @@ func destroy(name C.sma_name, ctx int) {
 	if err := c.core.Close(); err != nil {
 		fail(name, err)
 	}
-	C.free(unsafe.Pointer(C.sma_ctxs[ctx].pes))
-	C.free(unsafe.Pointer(C.sma_ctxs[ctx]))
-	C.sma_ctxs[ctx] = nil
+	freeCtx(ctx)
 	lib.mu.Lock()
 	defer lib.mu.Unlock()
 	lib.ctxs[ctx].Store(nil)
 	if t := lib.teams[c.team]; t != nil {
 		t.ctxs = slices.DeleteFunc(t.ctxs, func(id int) bool { return id == ctx })
 	}
+}
+
+// freeCtx frees what C has of a context.
+func freeCtx(ctx int) {
+	C.free(unsafe.Pointer(C.sma_ctxs[ctx].pes))
+	C.free(unsafe.Pointer(C.sma_ctxs[ctx]))
+	C.sma_ctxs[ctx] = nil
 }
 
 //export smaCtxTeam

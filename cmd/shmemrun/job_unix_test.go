@@ -78,6 +78,34 @@ func bePE(pe, what string, args []string) int {
 		}
 		<-signals
 		fmt.Println(w.Err() != nil)
+	case "mates": // prints which PEs' memory it has mapped, after each has written to all
+		ctx := context.Background()
+		w, err := shmem.Open(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		s, err := shmem.AllocZeroed[int64](ctx, w, w.NumPEs())
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		var mapped []int
+		for to := range w.NumPEs() {
+			shmem.P(w.Ctx(), s, w.PE(), int64(w.PE()+1), to)
+			if _, ok := s.Ptr(to); ok {
+				mapped = append(mapped, to)
+			}
+		}
+		if err := w.Team().Barrier(ctx); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(pe, mapped, s.Local())
+		if err := w.Close(ctx); err != nil {
+			fmt.Println(err)
+			return 1
+		}
 	case "cat":
 		b, err := io.ReadAll(os.Stdin)
 		fmt.Printf("%s %s %v\n", pe, b, err)
@@ -166,6 +194,7 @@ func TestEachPELearnsWhoItIs(t *testing.T) {
 		{"-n 3 --fabric-options spin=0", "shm:shmem-JOB?spin=0"},
 		{"--hosts 3", "ring:shmem-JOB?node=NODE&nodes=3"},
 		{"--hosts 3 -n 3 --topology mesh --fabric-options lanes=2", "mesh:shmem-JOB?node=NODE&nodes=3&lanes=2"},
+		{"--hosts 2 -n 3 --fabric-options lanes=2", "ring:shmem-JOB?node=NODES&nodes=2&share=1&lanes=2"},
 	} {
 		status, out, errs := result(t, start(t, c.flags, "env"))
 		assert.Equal(t, 0, status)
@@ -174,11 +203,60 @@ func TestEachPELearnsWhoItIs(t *testing.T) {
 		require.Len(t, lines, 3, out)
 		job := strings.Fields(lines[0])[2]
 		for pe, line := range lines {
-			fabric := strings.NewReplacer("JOB", job, "NODE", strconv.Itoa(pe+1)).Replace(c.fabric)
+			fabric := strings.NewReplacer("JOB", job, "NODES", strconv.Itoa(pe/2+1), "NODE", strconv.Itoa(pe+1)).Replace(c.fabric)
 			assert.Equal(t, fmt.Sprintf("%d 3 %s %s", pe, job, fabric), line)
 		}
 		assert.False(t, jobs[job], "two jobs with one name")
 		jobs[job] = true
+	}
+}
+
+// PEs map the heaps of their own node and of its neighbours, and reach the others by requests.
+func TestSeveralPEsOfANode(t *testing.T) {
+	for flags, mates := range map[string][]string{
+		"-n 6 --hosts 3 --topology line":               {"[0 1 2 3]", "[0 1 2 3]", "[0 1 2 3 4 5]", "[0 1 2 3 4 5]", "[2 3 4 5]", "[2 3 4 5]"},
+		"-n 6 --hosts 3 --map-by node --topology line": {"[0 1 3 4]", "[0 1 2 3 4 5]", "[1 2 4 5]", "[0 1 3 4]", "[0 1 2 3 4 5]", "[1 2 4 5]"},
+		"-f testdata/hosts --topology line":            {"[0 1 2 3]", "[0 1 2 3]", "[0 1 2 3 4]", "[0 1 2 3]", "[2 4]"},
+		"-n 4 --hosts 2 --fabric-options spin=0":       {"[0 1 2 3]", "[0 1 2 3]", "[0 1 2 3]", "[0 1 2 3]"},
+	} {
+		status, out, errs := result(t, start(t, flags, "mates"))
+		assert.Equal(t, 0, status, "%s: %s", flags, errs)
+		assert.Empty(t, errs)
+		var want []string
+		for pe := range mates {
+			want = append(want, fmt.Sprintf("%d %s %v", pe, mates[pe], []int{1, 2, 3, 4, 5, 6}[:len(mates)]))
+		}
+		assert.Equal(t, want, sortedLines(out), flags)
+	}
+}
+
+// A host file has the meaning that it has for mpiexec.hydra, whose PEs it starts here without another host.
+func TestHostFilesAsHydraReadsThem(t *testing.T) {
+	if _, err := exec.LookPath("mpiexec.hydra"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	for _, n := range []string{"5", "7", "12"} {
+		dir := t.TempDir()
+		// The launcher fails if a process ends before all have been started.
+		cmd := exec.CommandContext(t.Context(), "mpiexec.hydra", "-launcher", "fork", "-f", "testdata/hosts", "-n", n, "sh", "-c",
+			`echo $PMI_RANK $MPIR_CVAR_CH3_INTERFACE_HOSTNAME; : >"$0/$PMI_RANK"; while [ -d "$0" ] && [ ! -e "$0/all" ]; do sleep 0.01; done`, dir)
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool {
+			started, err := os.ReadDir(dir)
+			return err == nil && fmt.Sprint(len(started)) == n
+		}, 30*time.Second, 5*time.Millisecond)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "all"), nil, 0o600))
+		require.NoError(t, cmd.Wait())
+		o, err := parseOptions([]string{"-f", "testdata/hosts", "-n", n, "prog"}, nil)
+		require.NoError(t, err)
+		var want []string
+		for pe, host := range o.at {
+			want = append(want, fmt.Sprintf("%d %c", pe, "abc"[host]))
+		}
+		slices.Sort(want)
+		assert.Equal(t, want, sortedLines(out.String()))
 	}
 }
 

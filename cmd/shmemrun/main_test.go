@@ -24,7 +24,13 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"--hosts 0 prog", "--hosts 0: want 2 to 16"},
 		{"--hosts 1 prog", "--hosts 1: want 2 to 16"},
 		{"--hosts 17 prog", "--hosts 17: want 2 to 16"},
-		{"--hosts 3 -n 4 prog", "-n 4 with --hosts 3"},
+		{"--hosts 4 -n 3 prog", "-n 3 with --hosts 4: each host needs a PE"},
+		{"--hosts 3 -f testdata/hosts prog", "leave one of them out"},
+		{"-f testdata/none prog", "--hostfile: open testdata/none: no such file"},
+		{"-f testdata/hosts -n 2 prog", "--hostfile testdata/hosts: 1 hosts have PEs: want 2 to 16"},
+		{"-f main_test.go -n 2 prog", `--hostfile: main_test.go:1: "package main": want NAME, or NAME:COUNT`},
+		{"--hosts 2 --map-by socket prog", "--map-by socket: want slot or node"},
+		{"--map-by node prog", "--map-by needs --hosts or --hostfile"},
 		{"--topology line prog", "--topology needs --hosts"},
 		{"--hosts 3 --topology star prog", "--topology star: want ring, line or mesh"},
 		{"--timeout -1s prog", "--timeout -1s: cannot be negative"},
@@ -38,6 +44,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"-n 1 prog : -n 1 --timeout 3 prog", "--timeout belongs before the first program"},
 		{"-n 1000 prog : -n 100 prog", "-n 1100 in all"},
 		{"--hosts 3 -n 1 prog : -n 1 prog", "-n 2 with --hosts 3"},
+		{"--hosts 2 -n 1000 prog : -n 100 prog", "-n 1100 in all"},
 		{"--fabric-options lanes=2 prog", "option lanes=2"},
 		{"--hosts 2 --fabric-options lanes=9 prog", "option lanes=9"},
 		{"-n 1 prog : -n 1 -x SDP_FABRIC=shm:lab prog", "-x SDP_FABRIC=… has no effect"},
@@ -64,7 +71,7 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Equal(t, statusOK, run([]string{"--help"}, &out, &errs))
 	assert.Empty(t, errs.String())
-	for _, want := range []string{"-n, --n N", "-l, --prefix", "--timeout", "--grace", "-x, --x NAME=VALUE", "--wdir", "--output-filename", "--bind-to", "--hosts", "--topology", "--fabric-options", "Exit status", "SHMEM_JOB"} {
+	for _, want := range []string{"-n, --n N", "-l, --prefix", "--timeout", "--grace", "-x, --x NAME=VALUE", "--wdir", "--output-filename", "--bind-to", "--hosts", "-f, --hostfile FILE", "--map-by", "--topology", "--fabric-options", "Exit status", "SHMEM_JOB"} {
 		assert.Contains(t, out.String(), want)
 	}
 }
@@ -112,5 +119,28 @@ func TestTheExamplesOfTheHelpParse(t *testing.T) {
 			assert.NoError(t, err, line)
 		}
 	}
-	assert.Equal(t, 4, examples)
+	assert.Equal(t, 5, examples)
+}
+
+func TestPEsArePlacedOnHosts(t *testing.T) {
+	for _, c := range []struct {
+		flags string
+		want  []int
+	}{
+		{"-n 4 --hosts 2", []int{0, 0, 1, 1}},
+		{"-n 5 --hosts 3 -m slot", []int{0, 0, 1, 1, 2}},
+		{"-n 5 --hosts 3 --distribution=block", []int{0, 0, 1, 1, 2}},
+		{"-n 5 --hosts 3 --map-by node", []int{0, 1, 2, 0, 1}},
+		{"-n 4 --hosts 2 -m cyclic", []int{0, 1, 0, 1}},
+		{"--hosts 3", []int{0, 1, 2}},
+		{"-f testdata/hosts", []int{0, 0, 1, 0, 2}},
+		{"-n 3 --hostfile testdata/hosts", []int{0, 0, 1}},
+		{"-n 7 -machinefile testdata/hosts", []int{0, 0, 1, 0, 2, 0, 0}},
+		{"-n 6 -f testdata/hosts --map-by node", []int{0, 1, 2, 0, 0, 0}},
+	} {
+		o, err := parseOptions(append(strings.Fields(c.flags), "prog"), nil)
+		require.NoError(t, err, c.flags)
+		assert.Equal(t, c.want, o.at, c.flags)
+		assert.Equal(t, len(c.want), o.n, c.flags)
+	}
 }

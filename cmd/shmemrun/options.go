@@ -28,18 +28,24 @@ Examples:
   shmemrun -n 4 ./prog              # four PEs
   shmemrun -n 4 -l ./prog           # each line of output with its PE before it
   shmemrun --hosts 4 ./prog         # each PE a node of a ring of its own
+  shmemrun -n 4 --hosts 2 ./prog    # two PEs on each of two nodes
   shmemrun -n 1 ./a : -n 3 ./b      # PE 0 runs another program
 
 Flags, before PROGRAM:
 `
 
 const usageTail = `
-As for mpirun, flags may have one dash, -np is -n, --tag-output is --prefix, --timeout
-takes seconds without a unit, and --oversubscribe has no effect: it is always so. Only -n,
--x and --wdir may follow a colon.
+As for mpirun, flags may have one dash, -np is -n, --tag-output is --prefix,
+--timeout takes seconds without a unit, and --oversubscribe has no effect: it is
+always so. Only -n, -x and --wdir may follow a colon.
+
+Hosts are nodes of a new fabric, all on this machine. PEs are placed in blocks, or
+in turn by --map-by node; srun says --distribution block and cyclic. A host file
+is as for mpiexec.hydra's -f: lines NAME or NAME:COUNT, begun again for further
+PEs. Its names only tell the hosts apart.
 
 Each PE has SHMEM_PE, SHMEM_NPES and SHMEM_JOB in its environment, and SDP_FABRIC:
-without --hosts what is there already, else a fabric of the job's own. PE 0 gets the
+without hosts what is there already, else a fabric of the job's own. PE 0 gets the
 standard input, the others an empty one.
 
 Signals: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to all
@@ -47,9 +53,10 @@ PEs. A second INT or TERM ends the job. If a PE fails, the others are ended: TER
 and KILL after the grace time.
 
 Exit status: 0 if all PEs' is; else that of the PE which failed first, 128 and the
-signal's number if a signal killed it; 1 if one exited before it joined and others wait for
-it. When a PE has failed, those that notice are not ended before they have said so. 124 after --timeout, 126 if PROGRAM cannot be
-run, 127 if it is not found, 2 if the command line or SDP_FABRIC is wrong.
+signal's number if a signal killed it; 1 if one exited before it joined and others
+wait for it. When a PE has failed, those that notice are not ended before they
+have said so. 124 after --timeout, 126 if PROGRAM cannot be run, 127 if it is not
+found, 2 if the command line, the host file or SDP_FABRIC is wrong.
 `
 
 // options are the parsed command line.
@@ -59,6 +66,9 @@ type options struct {
 	timeout  time.Duration // 0 for none
 	grace    time.Duration
 	hosts    int // 0 for one host
+	hostFile string
+	mapBy    string
+	at       []int // the host of each PE, from 0; nil for one host
 	topology string
 	extra    string // options of the fabric
 	bind     string // bindCore or bindNone
@@ -120,7 +130,7 @@ const maxHosts = 16
 // parseOptions parses the command line. The error is pflag.ErrHelp after it wrote
 // the help or the version to stdout. Otherwise it is one line that says what to do.
 func parseOptions(args []string, stdout io.Writer) (options, error) {
-	o := options{bind: bindNone, grace: 2 * time.Second, topology: "ring"}
+	o := options{bind: bindNone, grace: 2 * time.Second, topology: "ring", mapBy: bySlot}
 	var first *pflag.FlagSet
 	for len(o.programs) == 0 || args != nil {
 		section := args
@@ -169,7 +179,7 @@ func parseOptions(args []string, stdout io.Writer) (options, error) {
 func (o *options) flagSet(p *program, stdout io.Writer) *pflag.FlagSet {
 	fs := flags.New("shmemrun", stdout, usageHead, usageTail)
 	fs.SetInterspersed(false) // the flags behind PROGRAM belong to it
-	fs.IntVarP(&p.n, "n", "n", 0, fmt.Sprintf("start `N` PEs, 1 to %d; as many as there are CPUs, or hosts, unless given", launch.MaxPEs))
+	fs.IntVarP(&p.n, "n", "n", 0, fmt.Sprintf("start `N` PEs, 1 to %d; as many as there are CPUs, hosts, or places in the host file, unless given", launch.MaxPEs))
 	fs.StringArrayVarP(&p.env, "x", "x", nil, "add `NAME=VALUE` to the PEs' environment; a NAME alone is there anyway")
 	fs.StringVar(&p.dir, "wdir", "", "run the program in `DIR`")
 	fs.BoolVarP(&o.prefix, "prefix", "l", o.prefix, "write [PE] before each line of output, and lines in one piece")
@@ -177,7 +187,9 @@ func (o *options) flagSet(p *program, stdout io.Writer) *pflag.FlagSet {
 	fs.StringVar(&o.bind, "bind-to", o.bind, "`core` binds each PE to a core, in turn; none binds none")
 	fs.DurationVar(&o.timeout, "timeout", o.timeout, "end the job after this; 0 for no limit")
 	fs.DurationVar(&o.grace, "grace", o.grace, "from TERM to KILL, when the job is ended")
-	fs.IntVar(&o.hosts, "hosts", o.hosts, fmt.Sprintf("make each PE a node of a new fabric of `N` hosts, 2 to %d", maxHosts))
+	fs.IntVar(&o.hosts, "hosts", o.hosts, fmt.Sprintf("place the PEs on the nodes of a new fabric of `N` hosts, 2 to %d", maxHosts))
+	fs.StringVarP(&o.hostFile, "hostfile", "f", o.hostFile, "the same, as `FILE` has it")
+	fs.StringVarP(&o.mapBy, "map-by", "m", o.mapBy, "`slot` fills a host before the next one, node goes round")
 	fs.StringVar(&o.topology, "topology", o.topology, "how the hosts are cabled: `ring`, line or mesh")
 	fs.StringVar(&o.extra, "fabric-options", o.extra, "more `OPTIONS` of the job's own fabric, as in SDP_FABRIC: 'spin=0&buffer=1048576'")
 	fs.Bool("oversubscribe", false, "nothing: there may be more PEs than CPUs anyway")
@@ -185,7 +197,7 @@ func (o *options) flagSet(p *program, stdout io.Writer) *pflag.FlagSet {
 }
 
 // otherNames are names of flags that mpirun has.
-var otherNames = map[string]string{"np": "n", "wd": "wdir", "tag-output": "prefix"}
+var otherNames = map[string]string{"np": "n", "wd": "wdir", "tag-output": "prefix", "machinefile": "hostfile", "distribution": "map-by"}
 
 // translated returns args as pflag knows them. Before the program, a flag with a long name may have one
 // dash, and the name that mpirun has for it.
@@ -224,14 +236,16 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	switch {
 	case fs.Changed("hosts") && (o.hosts < 2 || o.hosts > maxHosts):
 		return fmt.Errorf("--hosts %d: want 2 to %d", o.hosts, maxHosts)
-	case o.n > launch.MaxPEs:
-		return fmt.Errorf("-n %d in all: want at most %d PEs", o.n, launch.MaxPEs)
-	case o.hosts > 0 && fs.Changed("n") && o.n != o.hosts:
-		return fmt.Errorf("-n %d with --hosts %d: each host has one PE; leave one of them out", o.n, o.hosts)
+	case o.hosts > 0 && o.hostFile != "":
+		return errors.New("--hosts with --hostfile: the file has the hosts; leave one of them out")
+	case !slices.Contains([]string{bySlot, block, byNode, cycle}, o.mapBy):
+		return fmt.Errorf("--map-by %s: want slot or node, or block or cyclic", o.mapBy)
+	case fs.Changed("map-by") && o.hosts == 0 && o.hostFile == "":
+		return errors.New("--map-by needs --hosts or --hostfile")
 	case !slices.Contains([]string{"ring", "line", "mesh"}, o.topology):
 		return fmt.Errorf("--topology %s: want ring, line or mesh", o.topology)
-	case fs.Changed("topology") && o.hosts == 0:
-		return errors.New("--topology needs --hosts")
+	case fs.Changed("topology") && o.hosts == 0 && o.hostFile == "":
+		return errors.New("--topology needs --hosts or --hostfile")
 	case o.bind != bindCore && o.bind != bindNone:
 		return fmt.Errorf("--bind-to %s: want core or none", o.bind)
 	case o.prefix && o.files != "":
@@ -245,10 +259,12 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	case o.ownFabric() && slices.ContainsFunc(o.programs, func(p program) bool { return slices.ContainsFunc(p.env, namesFabric) }):
 		return errors.New("-x SDP_FABRIC=… has no effect, since the job has a fabric of its own: set SDP_FABRIC for shmemrun too")
 	}
-	if o.hosts > 0 {
-		o.n = o.hosts
-	} else if o.n == 0 {
-		o.n = min(runtime.NumCPU(), launch.MaxPEs)
+	if err := o.placed(); err != nil {
+		return err
+	}
+	o.n = cmp.Or(o.n, min(runtime.NumCPU(), launch.MaxPEs))
+	if o.n > launch.MaxPEs {
+		return fmt.Errorf("-n %d in all: want at most %d PEs", o.n, launch.MaxPEs)
 	}
 	if len(o.programs) == 1 {
 		o.programs[0].n = o.n
@@ -276,7 +292,7 @@ func namesFabric(variable string) bool { return strings.HasPrefix(variable, fabr
 
 // ownFabric reports whether the job gets a fabric of its own.
 func (o *options) ownFabric() bool {
-	return o.hosts > 0 || os.Getenv(fabric.EnvFabric) == ""
+	return o.hosts > 0 || o.hostFile != "" || os.Getenv(fabric.EnvFabric) == ""
 }
 
 // fabricName returns the name of the job's own fabric.
@@ -287,7 +303,10 @@ func fabricName(job string) string { return "shmem-" + job }
 func (o *options) fabric(job string, pe int) string {
 	spec, sep := fabric.OneHost(fabricName(job)), "?"
 	if o.hosts > 0 {
-		spec, sep = fmt.Sprintf("%s:%s?node=%d&nodes=%d", o.topology, fabricName(job), pe+1, o.hosts), "&"
+		spec, sep = fmt.Sprintf("%s:%s?node=%d&nodes=%d", o.topology, fabricName(job), o.at[pe]+1, o.hosts), "&"
+	}
+	if o.n > o.hosts && o.hosts > 0 {
+		spec += "&share=1" // the first PE of a node owns its links
 	}
 	if o.extra != "" {
 		spec += sep + o.extra

@@ -115,6 +115,20 @@ func (t *Team) Reduce(ctx context.Context, what Call, dst, src onesided.Object, 
 	return t.engine.Leave(t.engine.Reduce(ctx, dst.Off, src.Off, n, int(size), fold))
 }
 
+// Scan combines src of all PEs before this one, element by element, in the order of the PEs, and leaves the result
+// in dst here. For what SumInscan src of this PE is combined too, for SumExscan it is not. dst and src may be
+// the same object.
+func (t *Team) Scan(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, fold collective.Fold) error {
+	t.begin(dst, src)
+	n := src.N
+	room(dst, n)
+	apart(dst.Off, src.Off, size, n, n, true)
+	if err := t.enterWith(ctx, what, dst, src, size, n, 0, 0); err != nil {
+		return err
+	}
+	return t.engine.Leave(t.engine.Scan(ctx, dst.Off, src.Off, n*int(size), what == SumInscan, fold))
+}
+
 // Bcast copies buf of PE root, which is any memory, to buf of all PEs of the team.
 func (t *Team) Bcast(ctx context.Context, buf []byte, size uintptr, root int) error {
 	t.checkRoot(root)

@@ -46,6 +46,10 @@ const (
 	MaxReduce
 	SumReduce
 	ProdReduce
+
+	// Scans, for Team.Scan.
+	SumInscan
+	SumExscan
 	numCalls
 )
 

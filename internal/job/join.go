@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
@@ -64,7 +65,7 @@ func (o *options) launched() error {
 		return err
 	}
 	o.launcher = job
-	o.PE, o.N, o.Job = job.PE, job.N, job.Name
+	o.PE, o.N, o.Job, o.turn = job.PE, job.N, job.Name, closedJobs.Load()
 	return nil
 }
 
@@ -148,7 +149,12 @@ func (w *World) abandon() {
 	w.release()
 }
 
-// Ports of a job's PEs are a range that depends on the job's name.
+// closedJobs is how many jobs this process has left in order. Its launcher has started each of them with the same PEs, so
+// all have the same number.
+var closedJobs atomic.Int64
+
+// Ports of a job's PEs are a range that depends on the job's name. A PE that opens the next job does not meet those that
+// have not yet left the last one, since jobs alternate between two ranges.
 const (
 	firstPort = 10240
 	portBases = 40000
@@ -157,7 +163,7 @@ const (
 func (w *World) port(pe int) int {
 	h := fnv.New64a()
 	io.WriteString(h, w.opts.Job)
-	return firstPort + int(h.Sum64()%portBases) + pe
+	return firstPort + int(h.Sum64()%portBases) + int(w.opts.turn%2)*launch.MaxPEs + pe
 }
 
 // join connects this PE with all others.

@@ -13,6 +13,7 @@ var goCalls = [numCalls]string{
 	AndReduce: "AndReduce", OrReduce: "OrReduce", XorReduce: "XorReduce",
 	MinReduce: "MinReduce", MaxReduce: "MaxReduce",
 	SumReduce: "SumReduce", ProdReduce: "ProdReduce",
+	SumInscan: "SumInscan", SumExscan: "SumExscan",
 }
 
 var cCalls = [numCalls]string{
@@ -23,6 +24,7 @@ var cCalls = [numCalls]string{
 	AndReduce: "shmem_and_reduce", OrReduce: "shmem_or_reduce", XorReduce: "shmem_xor_reduce",
 	MinReduce: "shmem_min_reduce", MaxReduce: "shmem_max_reduce",
 	SumReduce: "shmem_sum_reduce", ProdReduce: "shmem_prod_reduce",
+	SumInscan: "shmem_sum_inscan", SumExscan: "shmem_sum_exscan",
 }
 
 func (w *World) callNames() *[numCalls]string {

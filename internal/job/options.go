@@ -56,6 +56,7 @@ type options struct {
 	inProcess bool // several PEs share this process
 	ownFabric bool // no fabric was named
 	launcher  *launch.Job
+	turn      int64         // how many jobs this process has left in order before, which its launcher started
 	common    *fabric.Heaps // the memory in which all PEs have their heaps; nil if each heap is a file of its own
 }
 
@@ -120,7 +121,7 @@ func (o *options) environment() (err error) {
 // inform prints what environment variables ask for. PE 0 calls it.
 func inform(to io.Writer) {
 	if v, _ := variable(envVersion); v != "" {
-		fmt.Fprintln(to, "OpenSHMEM 1.5, ntbnet "+moduleVersion())
+		fmt.Fprintln(to, "OpenSHMEM 1.6, ntbnet "+moduleVersion())
 	}
 	if v, _ := variable(envInfo); v != "" {
 		io.WriteString(to, info)

@@ -328,6 +328,9 @@ func (w *World) Close(ctx context.Context) error {
 	w.release()
 	w.opts.launcher.Report(launch.Left)
 	if err == nil {
+		if !w.opts.Given {
+			closedJobs.Add(1)
+		}
 		err = w.opts.launcher.Close()
 	}
 	return err

@@ -80,8 +80,8 @@ libdir=${prefix}/lib
 includedir=${prefix}/include
 
 Name: libsma
-Description: OpenSHMEM 1.5 over PCIe non-transparent bridges and shared memory
-Version: 1.5
+Description: OpenSHMEM 1.6 over PCIe non-transparent bridges and shared memory
+Version: 1.6
 Cflags: -I${includedir}
 Libs: -L${libdir} -Wl,-rpath,${libdir} -lsma
 `

@@ -1,6 +1,7 @@
 package onesided
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
@@ -119,15 +120,28 @@ func (c *Ctx) Fence() { symheap.StoreFence() }
 func (c *Ctx) Quiet() error {
 	fullFence()
 	if len(c.far) > 0 {
-		c.quiet()
+		c.quiet(c.far)
 	}
 	return c.Err()
 }
 
-// quiet asks all channels for an acknowledgement, and then waits for the answers.
-func (c *Ctx) quiet() {
+// QuietPEs is Quiet for the operations on some PEs. Like Quiet it returns a failure of any of the context's operations.
+func (c *Ctx) QuietPEs(pes []int) error {
+	fullFence()
+	var far []*Peer
+	for _, pe := range pes {
+		if p := c.peer(c.space, pe); slices.Contains(c.far, p) {
+			far = append(far, p)
+		}
+	}
+	c.quiet(far)
+	return c.Err()
+}
+
+// quiet asks the channels of PEs for an acknowledgement, and then waits for the answers.
+func (c *Ctx) quiet(far []*Peer) {
 	for _, wait := range []func(*activemsg.Channel) error{(*activemsg.Channel).Ack, (*activemsg.Channel).Quiet} {
-		for _, p := range c.far {
+		for _, p := range far {
 			err := wait(p.ch)
 			if err != nil && !p.left.Load() {
 				c.fail("quiet", p, err)

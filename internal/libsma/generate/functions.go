@@ -38,6 +38,7 @@ type chapter struct {
 const (
 	rmaParams    = "TYPE *dest, const TYPE *source, size_t nelems, int pe"
 	iParams      = "TYPE *dest, const TYPE *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe"
+	ibParams     = "TYPE *dest, const TYPE *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe"
 	signalParams = "TYPE *dest, const TYPE *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe"
 	bytesOf      = "sma_bytes(nelems, sizeof(TYPE))"
 )
@@ -52,8 +53,8 @@ func block(name, params, body string) []family {
 }
 
 // strided is block without a form for bytes.
-func strided(name, body string) []family {
-	fs := block(name, iParams, body)
+func strided(name, params, body string) []family {
+	fs := block(name, params, body)
 	fs[1].mem = false
 	return fs
 }
@@ -127,6 +128,10 @@ func collectiveFamilies() (fs []family) {
 	add("fcollect", "SMA_FCOLLECT", "size_t nelems", "0, 0")
 	add("alltoall", "SMA_ALLTOALL", "size_t nelems", "1, 1")
 	add("alltoalls", "SMA_ALLTOALLS", "ptrdiff_t dst, ptrdiff_t sst, size_t nelems", "dst, sst")
+	for _, scan := range []string{"inscan", "exscan"} {
+		fs = append(fs, family{ret: "int", name: "sum_" + scan, params: team + "size_t nelems", types: reduceSum,
+			body: "return sma_team(NAME, SMA_" + strings.ToUpper(scan) + ", team, dest, source, nelems, sizeof(TYPE), SMA_SUM, SMA_FOLD)"})
+	}
 	type operation struct {
 		name            string
 		types, oldTypes set
@@ -163,7 +168,7 @@ func waitFamilies() (fs []family) {
 				middle, indices = "size_t *indices, "+middle, "indices"
 			}
 			if vector {
-				suffix, params, values = "_vector", "TYPE *cmp_values", "cmp_values, 1"
+				suffix, params, values = "_vector", "const TYPE *cmp_values", "cmp_values, 1"
 			}
 			args := strings.Join([]string{"NAME", "SMA_" + strings.ToUpper(kind), "ivars", "nelems", indices, "status", "cmp", values, "sizeof(TYPE)", "SMA_SIGNED(TYPE)"}, ", ")
 			wait := family{ret: ret, name: "wait_until_" + kind + suffix, params: ivars + middle + params, types: amo, body: "return sma_wait_many(" + args + ")"}
@@ -196,21 +201,28 @@ func chapters() []chapter {
 	rmas = append(rmas, block("put", rmaParams, "sma_put(CTX, NAME, dest, source, "+bytesOf+", pe)")...)
 	rmas = append(rmas, family{ret: "void", name: "p", params: "TYPE *dest, TYPE value, int pe", types: rma, ctx: true,
 		body: "SMA_P(TYPE, CTX, NAME, dest, value, pe)"})
-	rmas = append(rmas, strided("iput", "sma_iput(CTX, NAME, dest, source, dst, sst, nelems, sizeof(TYPE), pe)")...)
+	rmas = append(rmas, strided("iput", iParams, "sma_ibput(CTX, NAME, dest, source, dst, sst, 1, nelems, sizeof(TYPE), pe)")...)
+	rmas = append(rmas, strided("ibput", ibParams, "sma_ibput(CTX, NAME, dest, source, dst, sst, bsize, nblocks, sizeof(TYPE), pe)")...)
 	rmas = append(rmas, block("get", rmaParams, "sma_get(CTX, NAME, dest, source, "+bytesOf+", pe, 0)")...)
 	rmas = append(rmas, family{ret: "TYPE", name: "g", params: "const TYPE *source, int pe", types: rma, ctx: true,
 		body: "SMA_G(TYPE, CTX, NAME, source, pe)"})
-	rmas = append(rmas, strided("iget", "sma_iget(CTX, NAME, dest, source, dst, sst, nelems, sizeof(TYPE), pe)")...)
+	rmas = append(rmas, strided("iget", iParams, "sma_ibget(CTX, NAME, dest, source, dst, sst, 1, nelems, sizeof(TYPE), pe)")...)
+	rmas = append(rmas, strided("ibget", ibParams, "sma_ibget(CTX, NAME, dest, source, dst, sst, bsize, nblocks, sizeof(TYPE), pe)")...)
 	rmas = append(rmas, block("put_nbi", rmaParams, "sma_put(CTX, NAME, dest, source, "+bytesOf+", pe)")...)
 	rmas = append(rmas, block("get_nbi", rmaParams, "sma_get(CTX, NAME, dest, source, "+bytesOf+", pe, 1)")...)
 	const signal = "sma_put_signal(CTX, NAME, dest, source, " + bytesOf + ", sig_addr, signal, sig_op, pe)"
 	signals := append(block("put_signal", signalParams, signal), block("put_signal_nbi", signalParams, signal)...)
+	const change = "uint64_t *sig_addr, uint64_t signal, int pe"
+	signals = append(signals,
+		family{ret: "void", name: "signal_set", params: change, ctx: true, body: "sma_put(CTX, NAME, sig_addr, &signal, sizeof signal, pe)"},
+		family{ret: "void", name: "signal_add", params: change, ctx: true, body: "sma_do(CTX, NAME, SMA_ADD, sig_addr, sizeof *sig_addr, signal, 0, pe)"})
 	signals = append(signals, plain("uint64_t", "signal_fetch", "const uint64_t *sig_addr", "return sma_signal_fetch(NAME, sig_addr)"))
 	return []chapter{
 		{"Setup, exit and query", []family{
 			plain("void", "init", "void", "sma_init(NAME, SHMEM_THREAD_SINGLE, NULL)"),
 			plain("int", "init_thread", "int requested, int *provided", "return sma_init(NAME, requested, provided)"),
 			plain("void", "query_thread", "int *provided", "sma_query_thread(NAME, provided)"),
+			plain("void", "query_initialized", "int *initialized", "*initialized = sma_initialized()"),
 			plain("int", "my_pe", "void", "return sma_my_pe(NAME)"),
 			plain("int", "n_pes", "void", "return sma_n_pes(NAME)"),
 			plain("void", "finalize", "void", "sma_finalize(NAME)"),
@@ -221,7 +233,7 @@ func chapters() []chapter {
 			plain("void", "info_get_version", "int *major, int *minor", "*major = SHMEM_MAJOR_VERSION, *minor = SHMEM_MINOR_VERSION"),
 			plain("void", "info_get_name", "char *name", "strcpy(name, SHMEM_VENDOR_STRING)"),
 			plain("void", "pcontrol", "int level, ...", "(void)level"),
-			old("void", "start_pes", "int npes", "(void)npes, sma_init(NAME, SHMEM_THREAD_SINGLE, NULL)"),
+			old("void", "start_pes", "int npes", "(void)npes; if (!sma_initialized()) sma_init(NAME, SHMEM_THREAD_SINGLE, NULL)"),
 			old("int", "_my_pe", "void", "return sma_my_pe(NAME)"),
 			old("int", "_num_pes", "void", "return sma_n_pes(NAME)"),
 		}},
@@ -248,7 +260,7 @@ func chapters() []chapter {
 				"return sma_team_split_strided(NAME, parent_team, start, stride, size, config, config_mask, new_team)"),
 			plain("int", "team_split_2d", "shmem_team_t parent_team, int xrange, const shmem_team_config_t *xaxis_config, long xaxis_mask, shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask, shmem_team_t *yaxis_team",
 				"return sma_team_split_2d(NAME, parent_team, xrange, xaxis_config, xaxis_mask, xaxis_team, yaxis_config, yaxis_mask, yaxis_team)"),
-			plain("void *", "team_ptr", "shmem_team_t team, const void *dest, int pe", // of 1.6
+			plain("void *", "team_ptr", "shmem_team_t team, const void *dest, int pe",
 				"pe = smaTeamTranslatePE(NAME, SMA_ID(team), pe, SMA_ID(SHMEM_TEAM_WORLD)); return pe < 0 ? NULL : sma_ptr(NAME, dest, pe)"),
 			plain("void", "team_destroy", "shmem_team_t team", "smaTeamDestroy(NAME, SMA_ID(team))"),
 		}},
@@ -257,6 +269,9 @@ func chapters() []chapter {
 			plain("int", "team_create_ctx", "shmem_team_t team, long options, shmem_ctx_t *ctx", "return sma_ctx_create(NAME, team, options, ctx)"),
 			plain("void", "ctx_destroy", "shmem_ctx_t ctx", "sma_ctx_destroy(NAME, ctx)"),
 			plain("int", "ctx_get_team", "shmem_ctx_t ctx, shmem_team_t *team", "return sma_ctx_get_team(NAME, ctx, team)"),
+			plain("void", "ctx_session_start", "shmem_ctx_t ctx, long options, const shmem_ctx_session_config_t *config, long config_mask",
+				"(void)options, (void)config, (void)config_mask, sma_session(NAME, ctx)"),
+			plain("void", "ctx_session_stop", "shmem_ctx_t ctx", "sma_session(NAME, ctx)"),
 		}},
 		{"Remote memory access", rmas},
 		{"Atomic memory operations", atomicFamilies()},
@@ -268,6 +283,7 @@ func chapters() []chapter {
 			plain("void", "ctx_fence", "shmem_ctx_t ctx", "(void)ctx, sma_fence()"),
 			plain("void", "quiet", "void", "sma_quiet(&sma_world, NAME)"),
 			plain("void", "ctx_quiet", "shmem_ctx_t ctx", "sma_quiet(sma_context(ctx), NAME)"),
+			family{ret: "void", name: "pe_quiet", params: "const int *target_pes, size_t npes", ctx: true, body: "sma_pe_quiet(CTX, NAME, target_pes, npes)"},
 		}},
 		{"Locks", []family{
 			plain("void", "clear_lock", "long *lock", "sma_lock(NAME, SMA_CLEAR, lock)"),

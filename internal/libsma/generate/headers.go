@@ -3,6 +3,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -13,6 +14,29 @@ var headerText string // with one line for each generated part
 func header(fs []function) string {
 	r := strings.NewReplacer("@PROTOTYPES@\n", prototypes(fs, ""), "@LISTS@\n", lists(), "@C11@\n", generics(), "@CXX@\n", overloads())
 	return generated + r.Replace(headerText)
+}
+
+//go:embed shmemx.h.txt
+var extensionsText string // with one line for the generated part
+
+// extended matches the functions, and generic functions, that Sandia OpenSHMEM has as extensions.
+var extended = regexp.MustCompile(`^(ctx_)?([a-z0-9]+_)?(ib(put|get)[0-9]*|sum_(in|ex)scan|signal_(set|add))$`)
+
+// extensions returns shmemx.h.
+func extensions(fs []function) string {
+	text := ""
+	define := func(name string) { text += fmt.Sprintf("#define shmemx_%s shmem_%[1]s\n", name) }
+	for _, f := range fs {
+		if name, ok := f.bare(); ok && extended.MatchString(name) {
+			define(name)
+		}
+	}
+	for _, f := range genericFamilies() {
+		if extended.MatchString(f.name) {
+			define(f.name)
+		}
+	}
+	return generated + strings.Replace(extensionsText, "@NAMES@\n", text, 1)
 }
 
 // profilingHeader returns pshmem.h.

@@ -27,6 +27,7 @@ func files() map[string]string {
 	return map[string]string{
 		"include/shmem.h":  header(fs),
 		"include/pshmem.h": profilingHeader(fs),
+		"include/shmemx.h": extensions(fs),
 		"functions.c":      bodies(fs),
 	}
 }

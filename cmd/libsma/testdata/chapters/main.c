@@ -2,7 +2,7 @@
 
 int me, n, next, before;
 
-#define CHAPTERS(M) M(memory) M(rma) M(atomic) M(signals) M(order) M(wait) M(collective) M(team) M(context) M(lock) M(active) M(statics) M(extensions)
+#define CHAPTERS(M) M(memory) M(rma) M(blocks) M(atomic) M(signals) M(order) M(wait) M(collective) M(scan) M(session) M(team) M(context) M(lock) M(active) M(statics) M(extensions)
 #define DECLARE(C) void C(void);
 CHAPTERS(DECLARE)
 

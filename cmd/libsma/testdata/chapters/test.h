@@ -1,4 +1,5 @@
 /* What the test programs share. Each chapter is a function that all PEs call. */
+#include <pshmem.h>
 #include <shmem.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -42,10 +42,25 @@ int main(void) {
   shmem_barrier_all();
   bad += bits != 7 || shmem_atomic_fetch_and(&more, (int64_t)2, me) != 2;
   bad += shmem_sync(team) != 0 || shmem_atomic_fetch_add(ctx, &sum, 1L, me) != n;
+  static uint64_t sig;
+  static long blocks[6];
+  sig = 0;
+  shmem_barrier_all();
+  shmem_signal_set(ctx, &sig, 4, next);
+  shmem_barrier_all();
+  shmem_signal_add(ctx, &sig, 1, next);
+  shmem_signal_add(&sig, 1, next);
+  shmem_ibput(blocks, v, 3, 2, 2, 2, next);
+  shmem_barrier_all();
+  bad += sig != 6 || blocks[1] != 2 || blocks[2] != 0 || blocks[4] != 4;
+  shmem_ibget(ctx, v, blocks, 2, 3, 2, 2, me);
+  bad += v[3] != 4 || shmem_sum_inscan(team, blocks, blocks, 1) != 0 || blocks[0] != me + 1;
+  bad += shmem_sum_exscan(team, &real, &real, 1) != 0 || real != 2.5 * me;
 #ifdef __cplusplus
   static std::complex<double> a, b;
   a = std::complex<double>(1, 2);
   bad += shmem_sum_reduce(team, &b, &a, 1) != 0 || b != std::complex<double>(n, 2 * n);
+  bad += shmem_sum_exscan(team, &b, &a, 1) != 0 || b != std::complex<double>(me, 2 * me);
 #endif
   shmem_finalize();
   if (!bad && me == 0)
