@@ -1,0 +1,187 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/sdp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, err := built(); dir != "" && err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+// built installs the library once.
+var built = sync.OnceValues(func() (string, error) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "libsdp")
+	if err == nil {
+		_, err = install(dir)
+	}
+	return dir, err
+})
+
+// installed returns where the library is installed. Without gcc the test is skipped, but not in CI.
+func installed(t *testing.T) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil && dir == "" && os.Getenv("CI") != "true" {
+		t.Skipf("%v: the library for C needs gcc", err)
+	}
+	require.NoError(t, err)
+	return dir
+}
+
+// tool returns the path of a program. Without it the test is skipped, but not in CI.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return path
+}
+
+// guard limits what hangs.
+const guard = 2 * time.Minute
+
+// run runs a command to its end, which must be a good one, and returns its output.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), guard)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%q: %s", cmd.Args, out)
+	return string(out)
+}
+
+// compile builds a program with the flags that pkg-config has, and returns its path.
+func compile(t *testing.T, compiler, source string, flags ...string) string {
+	t.Helper()
+	dir := installed(t)
+	config := exec.Command(tool(t, "pkg-config"), "--cflags", "--libs", "libsdp")
+	config.Env = append(os.Environ(), "PKG_CONFIG_PATH="+filepath.Join(dir, "lib/pkgconfig"))
+	out, err := config.Output()
+	require.NoError(t, err)
+	exe := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
+	args := append([]string{"-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", exe, source}, flags...)
+	run(t, nil, tool(t, compiler), append(args, strings.Fields(string(out))...)...)
+	return exe
+}
+
+// start starts a program that runs until the test ends, and returns the first line that it prints.
+func start(t *testing.T, env []string, name string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return cmd, strings.TrimSpace(line)
+}
+
+// fabric opens the test's own fabric, and returns the variable by which programs join it.
+func fabric(t *testing.T) (*sdp.Fabric, []string) {
+	t.Helper()
+	spec := "shm:" + fabrictest.Name(t)
+	f, err := sdp.Open(spec)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f, []string{"SDP_FABRIC=" + spec}
+}
+
+// echo serves on a listener until the test ends, and returns its address.
+func echo(t *testing.T, ln net.Listener, err error) string {
+	t.Helper()
+	require.NoError(t, err)
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, err := io.Copy(c, c)
+				assert.NoError(t, err)
+				assert.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+const some = "3000000" // bytes
+
+func TestCBesideGo(t *testing.T) {
+	talk := compile(t, "gcc", "testdata/talk.c")
+	for network, at := range map[string]string{"sdp": "localhost:0", "tcp": "127.0.0.1:0"} {
+		f, env := fabric(t)
+		ln, err := f.Listen(network, at)
+		inGo := echo(t, ln, err)
+		_, inC := start(t, env, talk, "serve", network, at)
+		assert.Equal(t, "by SDP\n", run(t, env, talk, "send", network, inGo, some), "C to Go, %s", network)
+		assert.Equal(t, "by SDP\n", run(t, env, talk, "send", network, inC, some), "C to C, %s", network)
+		c, err := f.Dial(network, inC)
+		require.NoError(t, err)
+		assert.IsType(t, (*sdp.Conn)(nil), c)
+		exchange(t, c)
+	}
+}
+
+// exchange sends a megabyte to what sends all back, and checks what comes.
+func exchange(t *testing.T, c net.Conn) {
+	t.Helper()
+	defer c.Close()
+	sent := []byte(strings.Repeat("0123456789abcde\n", 1<<16))
+	go func() {
+		_, err := c.Write(sent)
+		assert.NoError(t, err)
+		assert.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
+	}()
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.True(t, string(sent) == string(got), "what comes back is what was sent")
+}
+
+func TestOneSideHasTCPAlone(t *testing.T) {
+	talk := compile(t, "gcc", "testdata/talk.c")
+	_, env := fabric(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.Equal(t, "by TCP\n", run(t, env, talk, "send", "tcp", echo(t, ln, err), some))
+	_, at := start(t, env, talk, "serve", "tcp", "127.0.0.1:0")
+	c, err := net.Dial("tcp", at)
+	require.NoError(t, err)
+	exchange(t, c)
+}
