@@ -25,6 +25,7 @@ type reader struct {
 	dma       *dmaTx        // has what we wrote and the peer may have to read first; constant after Connect
 
 	waiter  waiter
+	thread  threadSpin
 	granter granter
 	saved   snapshot[readCounts]
 }
@@ -66,7 +67,7 @@ func (r *reader) readHeld(p []byte, waits bool) (int, error) {
 				n += r.gather(p[n:max(n, min(len(p), socketRoom))])
 			}
 			r.returnCredit()
-			r.waiter.spinner.Worked(n)
+			r.waiter.worked(n)
 			return n, nil
 		}
 		if !waits && end == goesOn && err == nil {
@@ -90,7 +91,7 @@ func (r *reader) gather(p []byte) (n int) {
 	end := time.Now().Add(wholeTimeout)
 	for waits := true; waits && n < len(p) && r.rx.within; {
 		r.publishCredit()
-		waits = r.waiter.waitAtMost(partTimeout) && time.Now().Before(end)
+		waits = (r.thread.spin(r, &r.waiter) || r.waiter.waitAtMost(partTimeout)) && time.Now().Before(end)
 		k, err := r.rx.get(p[n:]) // what came before a reason to stop, too
 		if err != nil || r.gone() {
 			break
@@ -154,7 +155,9 @@ func (r *reader) nothing(end ending, err error) error {
 // before it answers. The caller holds mu.
 func (r *reader) wait() {
 	r.dma.flush(startRead)
-	r.waiter.wait()
+	if !r.thread.spin(r, &r.waiter) {
+		r.waiter.wait()
+	}
 }
 
 // look is Pair.Look.

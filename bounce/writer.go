@@ -31,6 +31,7 @@ type writer struct {
 	lent       lent
 
 	waiter waiter
+	thread threadSpin
 	saved  snapshot[writeCounts]
 }
 
@@ -108,7 +109,7 @@ func (w *writer) writeHeld(p []byte, may bool) (n int, err error) {
 		}
 		n += k
 		w.bell.announce()
-		w.waiter.spinner.Worked(k)
+		w.waiter.worked(k)
 		if n == len(p) {
 			return n, nil
 		}
@@ -136,7 +137,7 @@ func (w *writer) outgrow() error {
 // makeRoom applies the credit that has come, or waits for some.
 func (w *writer) makeRoom() error {
 	progress, err := w.findRoom()
-	if err == nil && !progress {
+	if err == nil && !progress && !w.thread.spin(w, &w.waiter) {
 		w.waiter.wait()
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ntbnet/ntbnet/bounce"
 	_ "github.com/ntbnet/ntbnet/internal/csignals"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -246,3 +247,5 @@ func giveBack(h C.int, n C.size_t, end func(*sdp.Conn, int), which int) C.int {
 	end(s.sdp, int(n))
 	return 0
 }
+
+func init() { bounce.OnThreads() }

@@ -185,3 +185,78 @@ func TestOneSideHasTCPAlone(t *testing.T) {
 	require.NoError(t, err)
 	exchange(t, c)
 }
+
+// misbehave serves what errors.c asks for.
+func misbehave(t *testing.T, ln net.Listener, err error) string {
+	t.Helper()
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done); ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				b := make([]byte, 1)
+				_, _ = io.ReadFull(c, b) // a dial without time sends none
+				switch b[0] {
+				case 'r':
+					_ = c.(interface{ SetLinger(int) error }).SetLinger(0)
+				case 'u':
+					_, _ = io.ReadFull(c, b) // so that there is more
+				case 'n':
+					<-done
+				}
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// Calls fail over SDP as they do over TCP, which has the errors of the system.
+func TestErrorsAreThoseOfTCP(t *testing.T) {
+	errors := compile(t, "gcc", "testdata/errors.c")
+	f, env := fabric(t)
+	ways := map[string]func(at string) (net.Listener, error){
+		"sdp":  func(string) (net.Listener, error) { return f.Listen("sdp", "localhost:0") },
+		"tcp":  func(string) (net.Listener, error) { return f.Listen("tcp", "localhost:0") },
+		"tcp4": func(string) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, // of no library
+	}
+	got := map[string]string{}
+	for network, listen := range ways {
+		closed, err := listen("")
+		require.NoError(t, err)
+		refused := closed.Addr().String()
+		closed.Close()
+		ln, err := listen("")
+		at := misbehave(t, ln, err)
+		got[network] = run(t, env, errors, network, at, refused)
+	}
+	assert.Equal(t, got["tcp4"], got["sdp"])
+	assert.Equal(t, got["tcp4"], got["tcp"])
+	table, err := os.ReadFile("testdata/errors.txt")
+	require.NoError(t, err)
+	assert.Equal(t, string(table), got["tcp4"])
+}
+
+func TestThreads(t *testing.T) {
+	_, env := fabric(t)
+	for _, network := range []string{"sdp", "tcp"} {
+		assert.Equal(t, "passed\n", run(t, env, compile(t, "gcc", "testdata/threads.c"), network))
+	}
+}
+
+func TestForkExecAndSignals(t *testing.T) {
+	f, env := fabric(t)
+	ln, err := f.Listen("sdp", "localhost:0")
+	assert.Equal(t, "passed\n", run(t, env, compile(t, "gcc", "testdata/process.c"), echo(t, ln, err)))
+}
+
+func TestLeasesAndEvents(t *testing.T) {
+	f, env := fabric(t)
+	ln, err := f.Listen("sdp", "localhost:0")
+	assert.Equal(t, "passed\n", run(t, env, compile(t, "gcc", "testdata/lend.c"), echo(t, ln, err)))
+}

@@ -5,7 +5,8 @@
    Times are nanoseconds from now, and sizes are bytes.
 
    ERRORS. A call that fails returns -1 and sets errno; sdp_error has the text. EBADF is a handle that is
-   not open, or was closed meanwhile. EINVAL is an argument that fits no call, or not this kind of handle.
+   not open, was closed meanwhile, or is a listener's where a connection is wanted. EINVAL is an argument that does
+   not fit.
    EAGAIN is a call that would wait, with SDP_NONBLOCK. ETIMEDOUT is a deadline. Others are those of the
    system calls of the same names, and of what each function says.
 
