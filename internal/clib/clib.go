@@ -17,6 +17,7 @@ type Library struct {
 	Version     string // of its interface
 	Description string // one line
 	Libs        string // what programs are linked with
+	Tags        string // more build tags, with a comma between; or empty
 }
 
 // Main is the main function of a command whose argument is the directory to install in. It prints the path of what
@@ -76,7 +77,7 @@ Libs: -L${libdir} -Wl,-rpath,${libdir} @LIBS@
 func (l Library) build(source, dir string) error {
 	so := filepath.Join(dir, l.Name+".so")
 	ldflags := fmt.Sprintf("-s -w -extldflags '-Wl,-soname,%s.so -Wl,--version-script=%s'", l.Name, filepath.Join(source, l.Name+".map"))
-	cmd := exec.Command("go", "build", "-trimpath", "-buildmode=c-shared", "-tags="+l.Name+",netgo,osusergo", "-ldflags="+ldflags, "-o", so, ".")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildmode=c-shared", "-tags="+l.Name+",netgo,osusergo,"+l.Tags, "-ldflags="+ldflags, "-o", so, ".")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -7,11 +7,14 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -259,4 +262,137 @@ func TestLeasesAndEvents(t *testing.T) {
 	f, env := fabric(t)
 	ln, err := f.Listen("sdp", "localhost:0")
 	assert.Equal(t, "passed\n", run(t, env, compile(t, "gcc", "testdata/lend.c"), echo(t, ln, err)))
+}
+
+func TestSanitizers(t *testing.T) {
+	f, env := fabric(t)
+	ln, err := f.Listen("sdp", "localhost:0")
+	at := echo(t, ln, err)
+	for _, compiler := range []string{"gcc", "clang"} {
+		for program, arg := range map[string]string{"threads": "sdp", "lend": at, "process": at} {
+			exe := compile(t, compiler, "testdata/"+program+".c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+			// The check for leaks in a forked child says that it finds none of the parent's threads.
+			assert.True(t, strings.HasSuffix(run(t, env, exe, arg), "passed\n"), "%s of %s", program, compiler)
+		}
+	}
+}
+
+// Go's runtime tells valgrind of its memory where it is built with the tag valgrind. A goroutine that is stopped
+// anywhere looks to it as if it stored behind the end of a stack.
+func TestValgrind(t *testing.T) {
+	valgrind := tool(t, "valgrind")
+	exe := compile(t, "gcc", "testdata/threads.c")
+	dir := t.TempDir()
+	checked := library
+	checked.Tags = "valgrind"
+	require.NoError(t, checked.Install(dir))
+	_, env := fabric(t)
+	env = append(env, "GODEBUG=asyncpreemptoff=1", "LD_LIBRARY_PATH="+filepath.Join(dir, "lib"))
+	// The search path of the program comes behind that of the variable.
+	out := run(t, env, valgrind, "--error-exitcode=9", "--leak-check=no", exe, "sdp")
+	assert.Contains(t, out, "passed\n")
+	assert.Contains(t, out, "ERROR SUMMARY: 0 errors")
+}
+
+func TestTheHeader(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "header.c")
+	require.NoError(t, os.WriteFile(source, []byte("#include <sdp.h>\nint main(void) { return sdp_close(-1) + 1; }\n"), 0o644))
+	for _, flags := range [][]string{{"gcc", "-std=c99", "-pedantic"}, {"clang", "-std=c17"}, {"g++", "-x", "c++", "-std=c++11"}} {
+		run(t, nil, compile(t, flags[0], source, flags[1:]...))
+	}
+}
+
+func TestOnlyTheInterfaceIsVisible(t *testing.T) {
+	header, err := os.ReadFile("../../cmd/libsdp/include/sdp.h")
+	require.NoError(t, err)
+	var want []string
+	for _, m := range regexp.MustCompile(`(?m)^[a-z].*?\b(sdp_\w+)\(`).FindAllSubmatch(header, -1) {
+		want = append(want, string(m[1]))
+	}
+	require.Greater(t, len(want), 20)
+	page, err := os.ReadFile("sdp.3")
+	require.NoError(t, err)
+	for _, name := range want {
+		assert.Contains(t, string(page), name)
+	}
+	so := filepath.Join(installed(t), "lib", "libsdp.so")
+	var got []string
+	for line := range strings.Lines(run(t, nil, tool(t, "nm"), "-D", "--defined-only", so)) {
+		got = append(got, strings.Fields(line)[2])
+	}
+	assert.ElementsMatch(t, want, got)
+}
+
+func TestTheManualPage(t *testing.T) {
+	assert.Empty(t, run(t, nil, tool(t, "mandoc"), "-T", "lint", "-W", "warning", filepath.Join(installed(t), "share/man/man3/sdp.3")))
+}
+
+func TestExamplesInC(t *testing.T) {
+	_, env := fabric(t)
+	client := compile(t, "gcc", "../../examples/c/echo.c")
+	for _, name := range []string{"echo", "epoll"} {
+		server := compile(t, "gcc", "../../examples/c/"+name+".c")
+		for _, network := range []string{"sdp", "tcp"} {
+			_, at := start(t, env, server, network, "localhost:0")
+			assert.Equal(t, "hello, by SDP\n", run(t, env, client, network, at, "hello"))
+			talk := compile(t, "gcc", "testdata/talk.c")
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() { assert.Equal(t, "by SDP\n", run(t, env, talk, "send", network, at, some)) })
+			}
+			all.Wait()
+			if network == "tcp" {
+				c, err := net.Dial("tcp", at)
+				require.NoError(t, err)
+				exchange(t, c)
+			}
+		}
+	}
+}
+
+func TestPythonsHTTPClient(t *testing.T) {
+	python := tool(t, "python3")
+	f, env := fabric(t)
+	env = append(env, "LIBSDP="+filepath.Join(installed(t), "lib", "libsdp.so"))
+	page := strings.Repeat("a page ", 100000)
+	for network, want := range map[string]string{"sdp": "by SDP", "tcp": "by TCP"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if network == "sdp" {
+			ln, err = f.Listen("sdp", "localhost:0")
+		}
+		require.NoError(t, err)
+		web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) })}
+		t.Cleanup(func() { web.Close() })
+		go web.Serve(ln)
+		got := run(t, env, python, "../../examples/python/sdpsocket.py", network, ln.Addr().String(), "/")
+		assert.Equal(t, "200 "+page+" "+want+"\n", got)
+	}
+}
+
+// A side that is killed resets its connections, in either language.
+func TestAKilledSideIsNoticed(t *testing.T) {
+	talk := compile(t, "gcc", "testdata/talk.c")
+	f, env := fabric(t)
+	server, at := start(t, env, talk, "serve", "sdp", "localhost:0")
+	c, err := f.Dial("sdp", at)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, 1))
+	require.NoError(t, err)
+	reading := exec.CommandContext(t.Context(), compile(t, "gcc", "testdata/ended.c"), at)
+	reading.Env = append(os.Environ(), env...)
+	out, err := reading.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, reading.Start())
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.Equal(t, "reading", lines.Text())
+	require.NoError(t, server.Process.Kill())
+	require.True(t, lines.Scan())
+	assert.Equal(t, "ECONNRESET", lines.Text())
+	require.NoError(t, reading.Wait())
+	_, err = c.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
 }
