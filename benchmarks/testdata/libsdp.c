@@ -1,6 +1,6 @@
-/* libsdp serve ADDRESS: prints its address, and does what benchmarks' commands say: a byte, the size, and a number that
+/* libsdp serve: prints its address, and does what benchmarks' commands say: a byte, the size, and a number that
    does not count. 1 sends each message back, 2 reads until the end and answers how many bytes came.
-   libsdp client ADDRESS: reads lines "op size count" and prints how many ns the messages took. */
+   libsdp client ADDRESS: reads lines "op size count", and prints how many ns the messages took, behind an eighth as many. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +62,10 @@ static void client(const char *address, int op, uint32_t size, long count) {
   memcpy(head + 1, &size, sizeof size);
   must(sdp_write(c, head, sizeof head), "write");
   char *b = memory(size);
-  double begin = now();
-  for (long i = 0; i < count; i++) {
+  double begin = 0;
+  for (long i = -count / 8; i < count; i++) {
+    if (i == 0)
+      begin = now();
     must(sdp_write(c, b, size), "write");
     if (op == 1 && !read_all(c, b, size))
       exit(1);
@@ -71,7 +73,7 @@ static void client(const char *address, int op, uint32_t size, long count) {
   uint64_t sum = 0;
   if (op == 2) {
     must(sdp_shutdown(c, SDP_WRITE), "shutdown");
-    if (!read_all(c, (char *)&sum, sizeof sum) || sum != (uint64_t)count * size)
+    if (!read_all(c, (char *)&sum, sizeof sum) || sum != (uint64_t)(count + count / 8) * size)
       exit(1);
   }
   printf("%.0f\n", now() - begin);
@@ -89,9 +91,9 @@ int main(int argc, char **argv) {
       client(argv[2], op, size, count);
     return 0;
   }
-  if (argc != 3 || strcmp(argv[1], "serve") != 0)
+  if (argc != 2 || strcmp(argv[1], "serve") != 0)
     return 2;
-  int ln = (int)must(sdp_listen("sdp", argv[2], 0), "listen");
+  int ln = (int)must(sdp_listen("sdp", "localhost:0", 0), "listen");
   char name[128];
   must(sdp_name(ln, SDP_LOCAL, name, sizeof name), "name");
   puts(name);

@@ -7,7 +7,7 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static __thread struct {
@@ -26,7 +26,15 @@ static int forked;
 
 static void in_child(void) { forked = 1; }
 
-__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, in_child); }
+static void at_exit(void) {
+  if (!forked)
+    sdpExit();
+}
+
+__attribute__((constructor)) static void begin(void) {
+  pthread_atfork(NULL, NULL, in_child);
+  atexit(at_exit);
+}
 
 /* fail makes an error of the library's own. */
 static long long fail(int error) {

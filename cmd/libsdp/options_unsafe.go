@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"net"
+	"sync"
 	"time"
 	"unsafe"
 )
@@ -124,4 +125,15 @@ func sdpClose(h C.int) C.int {
 		return -C.EBADF
 	}
 	return failed(s.close())
+}
+
+// sdpExit is sdp_close of all that is open, at the exit of the program.
+//
+//export sdpExit
+func sdpExit() {
+	var all sync.WaitGroup
+	for s := range everySocket() {
+		all.Go(func() { _ = s.close() })
+	}
+	all.Wait()
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"iter"
 	"sync"
 	"sync/atomic"
 )
@@ -80,4 +81,21 @@ func find(handle int32) *socket {
 		return nil
 	}
 	return s
+}
+
+// everySocket yields the open sockets.
+func everySocket() iter.Seq[*socket] {
+	return func(yield func(*socket) bool) {
+		for i := range sockets.chunks {
+			c := sockets.chunks[i].Load()
+			if c == nil {
+				return // slots are taken in order
+			}
+			for j := range c {
+				if s := c[j].Load(); s != nil && !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }

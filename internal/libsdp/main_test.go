@@ -369,6 +369,45 @@ func TestPythonsHTTPClient(t *testing.T) {
 	}
 }
 
+// exit is sdp_close: the peer reads the end of the stream, not a reset. A child that has exited has closed nothing.
+func TestExitCloses(t *testing.T) {
+	f, env := fabric(t)
+	ln, err := f.Listen("sdp", "localhost:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	exe := compile(t, "gcc", "testdata/exits.c")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(t, env, exe, ln.Addr().String())
+	}()
+	c, err := ln.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Equal(t, "before fork, and behind", string(got))
+	<-done
+}
+
+// What keeps a program from joining its fabric is an error with a text.
+func TestFabricsThatCannotBeJoined(t *testing.T) {
+	client := compile(t, "gcc", "../../examples/c/echo.c")
+	for spec, want := range map[string]string{
+		"nonsense":             "nonsense",
+		"shm:/no/such/place":   "no such file or directory",
+		"shm:x?window=1":       "window",
+		"line:x?node=3&nodes=": "nodes",
+	} {
+		cmd := exec.CommandContext(t.Context(), client, "sdp", "localhost:1", "x")
+		cmd.Env = append(os.Environ(), "SDP_FABRIC="+spec)
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+		assert.Contains(t, string(out), want)
+	}
+}
+
 // A side that is killed resets its connections, in either language.
 func TestAKilledSideIsNoticed(t *testing.T) {
 	talk := compile(t, "gcc", "testdata/talk.c")
