@@ -70,63 +70,89 @@ static int is_vector(const struct iovec *iov, int count) {
   return 1;
 }
 
+#define DO(ok, what, handle, a, b, p) CALL(ok, sdpDo(SDPX_##what, handle, (long long)(a), (long long)(b), (void *)(p)))
+
+static int is_direction(int which) { return which >= SDP_READ && which <= (SDP_READ | SDP_WRITE); }
+
 int sdp_dial(const char *network, const char *address, long long timeout) {
-  return CALL(network != NULL && address != NULL, sdpDial((char *)network, (char *)address, timeout));
+  return CALL(network != NULL && address != NULL, sdpOpen((char *)network, (char *)address, timeout, 0, 0));
 }
 
 int sdp_listen(const char *network, const char *address, int backlog) {
-  return CALL(network != NULL && address != NULL && backlog >= 0, sdpListen((char *)network, (char *)address, backlog));
+  return CALL(network != NULL && address != NULL && backlog >= 0, sdpOpen((char *)network, (char *)address, 0, 1, backlog));
 }
 
-int sdp_accept(int listener) { return CALL(1, sdpAccept(listener)); }
+int sdp_accept(int listener) { return DO(1, ACCEPT, listener, 0, 0, NULL); }
 
-ssize_t sdp_read(int conn, void *buf, size_t n) { return CALL(is_buffer(buf, n), sdpRead(conn, buf, n)); }
+ssize_t sdp_read(int conn, void *buf, size_t n) { return CALL(is_buffer(buf, n), sdpRead(conn, buf, n, 0)); }
 
 ssize_t sdp_write(int conn, const void *buf, size_t n) { return CALL(is_buffer(buf, n), sdpWrite(conn, (void *)buf, n)); }
 
+/* Only the first read waits: then there is something to return. */
 ssize_t sdp_readv(int conn, const struct iovec *iov, int count) {
-  return CALL(is_vector(iov, count), sdpReadv(conn, (struct iovec *)iov, count));
+  ssize_t sum = 0;
+  if (!is_vector(iov, count))
+    return fail(EINVAL);
+  for (int i = 0; i < count; i++) {
+    if (iov[i].iov_len == 0 && count > 1)
+      continue;
+    ssize_t n = CALL(1, sdpRead(conn, iov[i].iov_base, iov[i].iov_len, sum > 0));
+    if (n < 0)
+      return sum > 0 ? sum : -1;
+    sum += n;
+    if ((size_t)n < iov[i].iov_len)
+      break;
+  }
+  return sum;
 }
 
+/* Without waits, the pieces are written one by one. */
 ssize_t sdp_writev(int conn, const struct iovec *iov, int count) {
-  return CALL(is_vector(iov, count), sdpWritev(conn, (struct iovec *)iov, count));
+  ssize_t sum = 0;
+  if (!is_vector(iov, count))
+    return fail(EINVAL);
+  if (DO(1, GET, conn, SDP_NONBLOCK, 0, NULL) != 1)
+    return CALL(1, sdpWritev(conn, (struct iovec *)iov, count));
+  for (int i = 0; i < count; i++) {
+    ssize_t n = sdp_write(conn, iov[i].iov_base, iov[i].iov_len);
+    if (n < 0)
+      return sum > 0 ? sum : -1;
+    sum += n;
+    if ((size_t)n < iov[i].iov_len)
+      break;
+  }
+  return sum;
 }
 
-int sdp_shutdown(int conn, int which) {
-  return CALL(which >= SDP_READ && which <= (SDP_READ | SDP_WRITE), sdpShutdown(conn, which));
+int sdp_shutdown(int conn, int which) { return DO(is_direction(which), SHUTDOWN, conn, which, 0, NULL); }
+
+int sdp_close(int handle) { return DO(1, CLOSE, handle, 0, 0, NULL); }
+
+int sdp_deadline(int handle, int which, long long after) { return DO(is_direction(which), DEADLINE, handle, which, after, NULL); }
+
+int sdp_name(int handle, int which, char *text, size_t size) { return DO(is_buffer(text, size), NAME, handle, which, size, text); }
+
+int sdp_peer(int conn, struct sdp_peer *peer) { return DO(peer != NULL, PEER, conn, 0, 0, peer); }
+
+int sdp_set(int handle, int option, long long value) {
+  return DO(value >= INT_MIN && value <= INT_MAX, SET, handle, option, value, NULL);
 }
 
-int sdp_close(int handle) { return CALL(1, sdpClose(handle)); }
+long long sdp_get(int handle, int option) { return DO(1, GET, handle, option, 0, NULL); }
 
-int sdp_deadline(int handle, int which, long long after) {
-  return CALL(which >= SDP_READ && which <= (SDP_READ | SDP_WRITE), sdpDeadline(handle, which, after));
-}
+ssize_t sdp_peek(int conn, const void **data) { return DO(data != NULL, PEEK, conn, 0, 0, data); }
 
-int sdp_name(int handle, int which, char *text, size_t size) {
-  return CALL(is_buffer(text, size), sdpName(handle, which, text, size));
-}
+int sdp_discard(int conn, size_t n) { return DO(n <= SSIZE_MAX, DISCARD, conn, n, 0, NULL); }
 
-int sdp_peer(int conn, struct sdp_peer *peer) { return CALL(peer != NULL, sdpPeer(conn, peer)); }
+ssize_t sdp_reserve(int conn, size_t n, void **room) { return DO(room != NULL && n >= 1 && n <= SSIZE_MAX, RESERVE, conn, n, 0, room); }
 
-int sdp_set(int handle, int option, long long value) { return CALL(1, sdpSet(handle, option, value)); }
+int sdp_commit(int conn, size_t n) { return DO(n <= SSIZE_MAX, COMMIT, conn, n, 0, NULL); }
 
-long long sdp_get(int handle, int option) { return CALL(1, sdpGet(handle, option)); }
+int sdp_fd(int handle) { return DO(1, FD, handle, 0, 0, NULL); }
 
-ssize_t sdp_peek(int conn, const void **data) { return CALL(data != NULL, sdpPeek(conn, (void **)data)); }
+int sdp_arm(int handle, int events) { return DO((events & ~(SDP_READ | SDP_WRITE)) == 0, ARM, handle, events, 0, NULL); }
 
-int sdp_discard(int conn, size_t n) { return CALL(1, sdpDiscard(conn, n)); }
-
-ssize_t sdp_reserve(int conn, size_t n, void **room) {
-  return CALL(room != NULL && n >= 1 && n <= SSIZE_MAX, sdpReserve(conn, n, room));
-}
-
-int sdp_commit(int conn, size_t n) { return CALL(1, sdpCommit(conn, n)); }
-
-int sdp_fd(int handle) { return CALL(1, sdpFD(handle)); }
-
-int sdp_arm(int handle, int events) { return CALL((events & ~(SDP_READ | SDP_WRITE)) == 0, sdpArm(handle, events)); }
-
-int sdp_ready(int handle) { return CALL(1, sdpReady(handle)); }
+int sdp_ready(int handle) { return DO(1, READY, handle, 0, 0, NULL); }
 
 const char *sdp_error(void) {
   if (last.error == ENOTRECOVERABLE && forked)

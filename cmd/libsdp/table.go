@@ -3,7 +3,6 @@
 package main
 
 import (
-	"iter"
 	"sync"
 	"sync/atomic"
 )
@@ -11,91 +10,67 @@ import (
 // A handle is what C has of a socket: the number of its slot in the low bits, and above them how often
 // the slot was used. So a handle that was closed is mostly EBADF, even if its slot is in use again.
 const (
-	slotBits  = 20
-	chunkBits = 10
-	maxUses   = 1<<(31-slotBits) - 1
+	slotBits   = 20
+	slotMask   = 1<<slotBits - 1
+	maxUses    = 1<<(31-slotBits) - 1
+	firstSlots = 64
 )
 
-type chunk [1 << chunkBits]atomic.Pointer[socket]
+type slots []atomic.Pointer[socket]
 
 // sockets are the open sockets, by handle. A look-up takes no lock.
 var sockets struct {
-	chunks [1 << (slotBits - chunkBits)]atomic.Pointer[chunk]
+	slots atomic.Pointer[slots] // stored with mu held, as its elements are
 
-	mu sync.Mutex
-	// mu guards the following.
-	free []int32 // handles that are given next
-	next int32   // the first slot that was never used
+	mu   sync.Mutex
+	free []int32 // handles that are given next; guarded by mu
 }
+
+func init() { sockets.slots.Store(new(slots)) }
 
 // open gives s a handle. It reports false if there is none left.
 func open(s *socket) bool {
 	t := &sockets
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch n := len(t.free); {
-	case n > 0:
-		s.handle = t.free[n-1]
-		t.free = t.free[:n-1]
-	case t.next < 1<<slotBits:
-		s.handle = t.next | 1<<slotBits
-		t.next++
-	default:
-		return false
+	if all := *t.slots.Load(); len(t.free) == 0 {
+		if len(all) > slotMask {
+			return false
+		}
+		larger := make(slots, max(firstSlots, 2*len(all)))
+		for i := range all {
+			larger[i].Store(all[i].Load())
+		}
+		for i := len(larger) - 1; i >= len(all); i-- {
+			t.free = append(t.free, int32(i)|1<<slotBits)
+		}
+		t.slots.Store(&larger)
 	}
-	c := &t.chunks[s.slot()>>chunkBits]
-	if c.Load() == nil {
-		c.Store(new(chunk))
-	}
-	c.Load()[s.slot()&(1<<chunkBits-1)].Store(s)
+	s.handle = t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	(*t.slots.Load())[s.handle&slotMask].Store(s)
 	return true
 }
 
-// shut takes the handle of s away. It reports false if another call has.
-func shut(s *socket) bool {
+// shut takes the handle of s away, once.
+func shut(s *socket) {
 	t := &sockets
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot := s.slot()
-	if !t.chunks[slot>>chunkBits].Load()[slot&(1<<chunkBits-1)].CompareAndSwap(s, nil) {
-		return false
-	}
+	slot := s.handle & slotMask
+	(*t.slots.Load())[slot].Store(nil)
 	t.free = append(t.free, slot|(s.handle>>slotBits%maxUses+1)<<slotBits)
-	return true
 }
-
-func (s *socket) slot() int32 { return s.handle & (1<<slotBits - 1) }
 
 // find returns the socket with a handle, or nil.
 func find(handle int32) *socket {
-	if handle < 0 {
+	all := *sockets.slots.Load()
+	if handle < 0 || int(handle&slotMask) >= len(all) {
 		return nil
 	}
-	slot := handle & (1<<slotBits - 1)
-	c := sockets.chunks[slot>>chunkBits].Load()
-	if c == nil {
-		return nil
-	}
-	s := c[slot&(1<<chunkBits-1)].Load()
+	s := all[handle&slotMask].Load()
 	if s == nil || s.handle != handle {
 		return nil
 	}
 	return s
-}
-
-// everySocket yields the open sockets.
-func everySocket() iter.Seq[*socket] {
-	return func(yield func(*socket) bool) {
-		for i := range sockets.chunks {
-			c := sockets.chunks[i].Load()
-			if c == nil {
-				return // slots are taken in order
-			}
-			for j := range c {
-				if s := c[j].Load(); s != nil && !yield(s) {
-					return
-				}
-			}
-		}
-	}
 }
