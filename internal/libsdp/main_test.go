@@ -408,6 +408,15 @@ func TestFabricsThatCannotBeJoined(t *testing.T) {
 	}
 }
 
+func TestAFullWindow(t *testing.T) {
+	spec := "shm:" + fabrictest.Name(t) + "?window=1048576"
+	f, err := sdp.Open(spec)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	ln, err := f.Listen("sdp", "localhost:0")
+	assert.Equal(t, "ENOBUFS\n", run(t, []string{"SDP_FABRIC=" + spec}, compile(t, "gcc", "testdata/full.c"), echo(t, ln, err)))
+}
+
 // A side that is killed resets its connections, in either language.
 func TestAKilledSideIsNoticed(t *testing.T) {
 	talk := compile(t, "gcc", "testdata/talk.c")
