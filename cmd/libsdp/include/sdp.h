@@ -97,9 +97,9 @@ ssize_t sdp_writev(int conn, const struct iovec *iov, int count);
    Errors: ENOTCONN (the connection has ended). */
 int sdp_shutdown(int conn, int which);
 
-/* sdp_close closes a connection or listener. What was written reaches the peer. If something has
-   arrived that was not read, the peer gets ECONNRESET behind it. A listener's connections that
-   were accepted stay.
+/* sdp_close closes a connection or listener. What was written reaches the peer. Over several nodes
+   it waits for that, for 10 s at the most. If something has arrived that was not read, the peer
+   gets ECONNRESET behind it. A listener's connections that were accepted stay.
 
    The handle is closed, whatever is returned, but for EBADF and for EBUSY: what sdp_peek or
    sdp_reserve lent is out. */
