@@ -16,6 +16,7 @@
 //	hops         Hops, Ring, Share                    /chain, /hops, /lanes
 //	limits       Word, Copies                         /by, /queue, /piece
 //	engine       Crossover                            /by
+//	libsdp       LibSDP                               metrics c-…, go-…
 //	shmem        Shmem, ShmemRing                     /lib, /hops
 //	tun          Tun                                  /test, /clients
 //

@@ -36,6 +36,7 @@ var roles = map[string]func(args []string) error{
 	"relay":  relay,
 	"node":   serveNode,
 	"pe":     servePE,
+	"twin":   twin,
 }
 
 func TestMain(m *testing.M) {

@@ -132,7 +132,7 @@ func (c *Pair) HoldWrites() error { return c.w.hold() }
 
 // WriteHeld is Write between HoldWrites and ReleaseWrites.
 func (c *Pair) WriteHeld(p []byte) (int, error) {
-	n, err := c.w.writeHeld(p)
+	n, err := c.w.writeHeld(p, true)
 	return n, c.failed(err)
 }
 

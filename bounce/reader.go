@@ -3,6 +3,7 @@ package bounce
 import (
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
@@ -43,6 +44,11 @@ func (r *reader) init(c *control, s *state, p *Pool, q queue) {
 func (r *reader) read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.readHeld(p, true)
+}
+
+// readHeld is read for a caller that holds mu. If waits is false, it returns EAGAIN where it would wait for data.
+func (r *reader) readHeld(p []byte, waits bool) (int, error) {
 	if len(p) == 0 {
 		if r.state.closed() {
 			return 0, ErrClosed
@@ -56,11 +62,14 @@ func (r *reader) read(p []byte) (int, error) {
 		}
 		n, err := r.rx.get(p)
 		if n > 0 && !r.gone() {
-			if r.rx.within {
+			if waits && r.rx.within {
 				n += r.gather(p[n:max(n, min(len(p), socketRoom))])
 			}
 			r.returnCredit()
 			return n, nil
+		}
+		if !waits && end == goesOn && err == nil {
+			return 0, syscall.EAGAIN
 		}
 		if err := r.nothing(end, err); err != nil {
 			return 0, err

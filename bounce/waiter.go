@@ -56,7 +56,7 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.source = h
 	w.rung = c.peer.Rung()
 	caps := c.peer.Caps()
-	spins := wait.Config{Budget: o.Spin, Remote: caps.RemoteCPU}
+	spins := wait.Config{Budget: o.Spin, Remote: caps.RemoteCPU, Thread: onThreads}
 	if c.watches {
 		w.source = &taking{h, c.peer}
 		spins.Budget *= wait.ManyTimes
@@ -64,6 +64,12 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	}
 	w.spinner = wait.NewSpinner(spins)
 }
+
+// onThreads is set where threads of C make the calls.
+var onThreads bool
+
+// OnThreads says that threads of C make the calls of this process. It is called before the first connection.
+func OnThreads() { onThreads = true }
 
 // takeTurns has the waits take turns with those of other readers. It follows init.
 func (w *waiter) takeTurns() {

@@ -61,7 +61,7 @@ const socketRoom = 64 << 10
 func (w *writer) write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.writeHeld(p)
+	return w.writeHeld(p, true)
 }
 
 // hold has other calls wait until the end of a write lease, in which writeHeld may be called.
@@ -75,8 +75,8 @@ func (w *writer) hold() error {
 	return nil
 }
 
-// writeHeld is write for a caller that holds mu.
-func (w *writer) writeHeld(p []byte) (n int, err error) {
+// writeHeld is write for a caller that holds mu. If may is false, it returns EAGAIN where it would wait.
+func (w *writer) writeHeld(p []byte, may bool) (n int, err error) {
 	for begun := false; ; begun = true {
 		if err := w.err(len(p) == 0, begun && len(p) <= socketRoom); err != nil || n == len(p) {
 			if err != nil {
@@ -88,11 +88,19 @@ func (w *writer) writeHeld(p []byte) (n int, err error) {
 			return n, err
 		}
 		k, waits := w.put(p[n:], min(len(p), socketRoom)-n)
-		if waits {
+		switch {
+		case k > 0:
+		case !may:
+			if progress, err := w.findRoom(); err != nil {
+				return n, err
+			} else if waits || !progress {
+				return n, syscall.EAGAIN
+			}
+			continue
+		case waits:
 			w.waitTurn()
 			continue
-		}
-		if k == 0 {
+		default:
 			if err := w.makeRoom(); err != nil {
 				return n, err
 			}
@@ -126,18 +134,23 @@ func (w *writer) outgrow() error {
 
 // makeRoom applies the credit that has come, or waits for some.
 func (w *writer) makeRoom() error {
-	w.leaveTurn() // data of others need not wait for our credit
-	progress, err := w.takeCredit()
-	if err != nil {
-		return err
-	}
-	if !progress {
-		w.tx.stalled()
-		w.askAgain()
+	progress, err := w.findRoom()
+	if err == nil && !progress {
 		w.askLarger() // room may well come before we park
 		w.waiter.wait()
 	}
-	return nil
+	return err
+}
+
+// findRoom applies the credit that has come. If none has, it reports false, and asks for a larger queue.
+func (w *writer) findRoom() (progress bool, err error) {
+	w.leaveTurn() // data of others need not wait for our credit
+	progress, err = w.takeCredit()
+	if err == nil && !progress {
+		w.tx.stalled()
+		w.askAgain()
+	}
+	return progress, err
 }
 
 // err returns why nothing can be written, or nil. none is set if there is nothing to

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unsafe"
 
+	_ "github.com/ntbnet/ntbnet/internal/csignals"
 	"github.com/ntbnet/ntbnet/internal/job"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"

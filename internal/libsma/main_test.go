@@ -38,7 +38,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := install(dir); err != nil {
+	if _, err := install(dir); err != nil {
 		return dir, err
 	}
 	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "shmemrun"), "github.com/ntbnet/ntbnet/cmd/shmemrun").CombinedOutput()

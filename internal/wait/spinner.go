@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"math"
 	"runtime"
 	"time"
 
@@ -59,6 +60,9 @@ type Config struct {
 	// Nil if they have processors of their own. It is called at each look at the clock, or, if Crowded is set, every other poll.
 	Yield   func()
 	Crowded bool
+	// Thread says that threads of C wait. Each goroutine is bound to one, so to let another goroutine run takes two switches of
+	// threads, and no spin does so.
+	Thread bool
 	// Always says that spins begin whatever others do: who ends the waits does not wake this process.
 	Always bool
 }
@@ -172,7 +176,9 @@ func (s *Spinner) Rang() {
 	if s.Remote || s.Budget == 0 || virtual.Poll != nil || scarce(now) {
 		return
 	}
-	runtime.Gosched()
+	if !s.Thread {
+		runtime.Gosched()
+	}
 	if ran := time.Now(); ran.Sub(now) < aWake {
 		Yield()
 		look(ran, time.Now())
@@ -208,6 +214,9 @@ func (p *spin) begin(s *Spinner) Outcome {
 		return s.ticket.refuse()
 	}
 	*p = spin{s: s, start: now, looked: now, budget: s.ticket.budget(s.Budget), yieldAt: pollsACheck << s.rare}
+	if s.Thread {
+		p.yieldAt = math.MaxInt
+	}
 	if s.Remote && s.misses > 0 {
 		p.budget = max(p.budget, lostFor)
 	}
