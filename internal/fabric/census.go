@@ -27,12 +27,15 @@ const (
 type found struct {
 	status.Directory
 	place hostdir.Place
+	gone  bool // it was removed before it was read
 }
 
 // OwnHosts returns the directories of all fabrics of this user that have a name.
 func OwnHosts(ctx context.Context) ([]*status.Directory, error) {
 	all, err := ownHosts()
-	return readHosts(ctx, all), err
+	readHosts(ctx, all)
+	all = slices.DeleteFunc(all, func(h *found) bool { return h.gone })
+	return directories(all), err
 }
 
 func ownHosts() (all []*found, err error) {
@@ -82,14 +85,22 @@ func ownHost(base, name string) *found {
 	if checkName(fabric) != nil || several && (node < 1 || hostName(fabric, node) != name) {
 		return nil
 	}
-	return &found{status.Directory{Fabric: fabric, Node: node}, hostdir.In(base, name)}
+	return &found{Directory: status.Directory{Fabric: fabric, Node: node}, place: hostdir.In(base, name)}
 }
 
 // Hosts returns the directories of a fabric on this machine, those that are there. A spec of
 // several hosts may lack its options.
 func Hosts(ctx context.Context, text string) ([]*status.Directory, error) {
 	all, err := findHosts(text)
-	return readHosts(ctx, all), err
+	readHosts(ctx, all)
+	return directories(all), err
+}
+
+func directories(all []*found) (list []*status.Directory) {
+	for _, h := range all {
+		list = append(list, &h.Directory)
+	}
+	return list
 }
 
 func findHosts(text string) (all []*found, err error) {
@@ -113,7 +124,7 @@ func findHosts(text string) (all []*found, err error) {
 		}
 	}
 	for _, n := range nodes {
-		all = append(all, &found{status.Directory{Fabric: spec.Name, Node: n}, spec.place(n)})
+		all = append(all, &found{Directory: status.Directory{Fabric: spec.Name, Node: n}, place: spec.place(n)})
 	}
 	return all, nil
 }
@@ -136,8 +147,8 @@ func directorySpec(text string) (*Spec, error) {
 	return spec, err
 }
 
-// readHosts completes what is known of directories, and returns it.
-func readHosts(ctx context.Context, all []*found) (read []*status.Directory) {
+// readHosts completes what is known of directories.
+func readHosts(ctx context.Context, all []*found) {
 	ctx, cancel := context.WithTimeout(ctx, censusTimeout)
 	defer cancel()
 	for _, h := range all {
@@ -145,6 +156,7 @@ func readHosts(ctx context.Context, all []*found) (read []*status.Directory) {
 		kind, err := h.read(ctx)
 		if err != nil {
 			h.Error = err.Error()
+			h.gone = errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)
 		}
 		if h.Node == 0 {
 			kind = "shm"
@@ -152,9 +164,7 @@ func readHosts(ctx context.Context, all []*found) (read []*status.Directory) {
 		if kind != "" {
 			h.Fabric = kind + ":" + h.Fabric
 		}
-		read = append(read, &h.Directory)
 	}
-	return read
 }
 
 // read reads the claims of the host, and asks its processes. It returns the kind of the fabric,
@@ -176,13 +186,18 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 	}
 	gate := make(chan struct{}, askersAtOnce)
 	var wg sync.WaitGroup
+	lacks := make(chan error, len(h.Processes)) // of this process, not of those that it asks
 	for _, p := range h.Processes {
 		p.Owner = p.Process == owner && h.Node != 0
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			if err := complete(ctx, p, dir, h.Node); err != nil {
+			err := complete(ctx, p, dir, h.Node)
+			if err != nil {
 				p.Error = err.Error()
+			}
+			if hostdir.Lack(err) {
+				lacks <- Advise(err)
 			}
 		})
 	}
@@ -190,7 +205,11 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 	if i := slices.IndexFunc(h.Processes, func(p *status.Process) bool { return isTopology(p.Topology) }); i >= 0 {
 		kind = h.Processes[i].Topology
 	}
-	return kind, nil
+	select {
+	case err = <-lacks:
+	default:
+	}
+	return kind, err
 }
 
 // claims reads what the processes of the host have claimed, and which of them owns its links.
@@ -238,7 +257,7 @@ func askStatus(ctx context.Context, c cable) (*status.Process, error) {
 	c.Close()
 	switch {
 	case answer.Version != greetingVersion:
-		return nil, fmt.Errorf("%w: it greets in version %d, this program in %d", ErrMismatch, answer.Version, greetingVersion)
+		return nil, fmt.Errorf("%w: it greets in version %d, this program in %d: update the side with the lower one", ErrMismatch, answer.Version, greetingVersion)
 	case answer.Status == nil || answer.Refused != "":
 		return nil, fmt.Errorf("%w: it says nothing of itself: %.200q", errGreeting, answer.Refused)
 	}
@@ -265,7 +284,7 @@ func complete(ctx context.Context, p *status.Process, dir *hostdir.Dir, node int
 	}
 	s, err := askStatus(ctx, c)
 	if err != nil {
-		return err
+		return unanswered(who.PID, err)
 	}
 	switch {
 	case s.Process != p.Process || s.Node != p.Node:

@@ -15,7 +15,11 @@ const Version = 7
 type VersionError struct{ Peer uint8 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("messages are of version %d here, of %d at the peer", Version, e.Peer)
+	older := "this program"
+	if e.Peer < Version {
+		older = "the peer's program"
+	}
+	return fmt.Sprintf("messages are of version %d here, of %d at the peer: update %s", Version, e.Peer, older)
 }
 
 // Unwrap returns EPROTONOSUPPORT.
