@@ -66,11 +66,17 @@ func install(dir string) error {
 			return err
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "lib/valgrind.supp"), []byte(valgrindText), 0o644); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(dir, "lib/pkgconfig/libsma.pc"), []byte(packageText), 0o644)
 }
 
 //go:embed oshcc.sh
 var compilerText string
+
+//go:embed valgrind.supp
+var valgrindText string
 
 //go:embed oshcc.1
 var pageText string
