@@ -136,7 +136,7 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 				owner = p.Process
 			}
 			if p.Error != "" && h.Error == "" {
-				r.warn("processes", oneLine(p.Error), "process %d does not answer", p.Process)
+				r.warn("processes", oneLine(p.Error)+"; if it is just starting, ask again, else end it", "process %d does not answer", p.Process)
 			}
 		}
 		if len(h.Dead) > 0 {

@@ -27,15 +27,12 @@ const (
 type found struct {
 	status.Directory
 	place hostdir.Place
-	gone  bool // it was removed before it was read
 }
 
 // OwnHosts returns the directories of all fabrics of this user that have a name.
 func OwnHosts(ctx context.Context) ([]*status.Directory, error) {
 	all, err := ownHosts()
-	readHosts(ctx, all)
-	all = slices.DeleteFunc(all, func(h *found) bool { return h.gone })
-	return directories(all), err
+	return readHosts(ctx, all, true), err
 }
 
 func ownHosts() (all []*found, err error) {
@@ -85,22 +82,14 @@ func ownHost(base, name string) *found {
 	if checkName(fabric) != nil || several && (node < 1 || hostName(fabric, node) != name) {
 		return nil
 	}
-	return &found{Directory: status.Directory{Fabric: fabric, Node: node}, place: hostdir.In(base, name)}
+	return &found{status.Directory{Fabric: fabric, Node: node}, hostdir.In(base, name)}
 }
 
 // Hosts returns the directories of a fabric on this machine, those that are there. A spec of
 // several hosts may lack its options.
 func Hosts(ctx context.Context, text string) ([]*status.Directory, error) {
 	all, err := findHosts(text)
-	readHosts(ctx, all)
-	return directories(all), err
-}
-
-func directories(all []*found) (list []*status.Directory) {
-	for _, h := range all {
-		list = append(list, &h.Directory)
-	}
-	return list
+	return readHosts(ctx, all, false), err
 }
 
 func findHosts(text string) (all []*found, err error) {
@@ -124,7 +113,7 @@ func findHosts(text string) (all []*found, err error) {
 		}
 	}
 	for _, n := range nodes {
-		all = append(all, &found{Directory: status.Directory{Fabric: spec.Name, Node: n}, place: spec.place(n)})
+		all = append(all, &found{status.Directory{Fabric: spec.Name, Node: n}, spec.place(n)})
 	}
 	return all, nil
 }
@@ -147,8 +136,8 @@ func directorySpec(text string) (*Spec, error) {
 	return spec, err
 }
 
-// readHosts completes what is known of directories.
-func readHosts(ctx context.Context, all []*found) {
+// readHosts completes what is known of directories, and returns it. It may leave out those that have vanished.
+func readHosts(ctx context.Context, all []*found, leave bool) (read []*status.Directory) {
 	ctx, cancel := context.WithTimeout(ctx, censusTimeout)
 	defer cancel()
 	for _, h := range all {
@@ -156,7 +145,9 @@ func readHosts(ctx context.Context, all []*found) {
 		kind, err := h.read(ctx)
 		if err != nil {
 			h.Error = err.Error()
-			h.gone = errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)
+		}
+		if leave && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)) {
+			continue
 		}
 		if h.Node == 0 {
 			kind = "shm"
@@ -164,7 +155,9 @@ func readHosts(ctx context.Context, all []*found) {
 		if kind != "" {
 			h.Fabric = kind + ":" + h.Fabric
 		}
+		read = append(read, &h.Directory)
 	}
+	return read
 }
 
 // read reads the claims of the host, and asks its processes. It returns the kind of the fabric,
@@ -192,12 +185,11 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			err := complete(ctx, p, dir, h.Node)
-			if err != nil {
+			if err := complete(ctx, p, dir, h.Node); hostdir.Lack(err) {
 				p.Error = err.Error()
-			}
-			if hostdir.Lack(err) {
 				lacks <- Advise(err)
+			} else if err != nil {
+				p.Error = err.Error()
 			}
 		})
 	}
@@ -284,7 +276,7 @@ func complete(ctx context.Context, p *status.Process, dir *hostdir.Dir, node int
 	}
 	s, err := askStatus(ctx, c)
 	if err != nil {
-		return unanswered(who.PID, err)
+		return stopped(who.PID, err)
 	}
 	switch {
 	case s.Process != p.Process || s.Node != p.Node:

@@ -32,25 +32,19 @@ func (f *Fabric) Why(id link.ID, err error) error {
 		return err
 	}
 	defer c.Close()
-	if who, e := c.peer(); e == nil && hostdir.Stopped(who.PID) {
-		return stopped(who.PID, err)
-	}
-	return err
-}
-
-func stopped(pid int, err error) error {
-	return fmt.Errorf("pid %d is stopped: kill -CONT %[1]d, or end it: %[2]w", pid, err)
-}
-
-// unanswered returns the error of a question to a process of this host, with what is to be done against it.
-func unanswered(pid int, err error) error {
-	switch {
-	case hostdir.Lack(err) || Misfit(err):
+	who, e := c.peer()
+	if e != nil {
 		return err
-	case hostdir.Stopped(pid):
-		return stopped(pid, err)
 	}
-	return fmt.Errorf("if pid %d is just starting, ask again, else end it: %w", pid, err)
+	return stopped(who.PID, err)
+}
+
+// stopped returns the error of a question to a process, which says so if that is stopped.
+func stopped(pid int, err error) error {
+	if !hostdir.Stopped(pid) {
+		return err
+	}
+	return fmt.Errorf("pid %d is stopped: kill -CONT %[1]d, or end it: %[2]w", pid, err)
 }
 
 // Remedy returns what to do if a process or the system is out of something, or "".
@@ -83,7 +77,7 @@ type places struct {
 
 var lastPlaces atomic.Pointer[places]
 
-// maxPlaces is how many directories Elsewhere names.
+// maxPlaces is how many directories Elsewhere names, and processes of each.
 const maxPlaces = 8
 
 // Elsewhere says where processes of this machine are, but in this fabric, as far as this user may know: "; " and
@@ -98,20 +92,16 @@ func (s *Spec) Elsewhere(limit time.Duration) string {
 		last.pids, last.users = hostdir.Elsewhere(now.Add(limit))
 		lastPlaces.Store(last)
 	}
-	pids, users := last.pids, last.users
+	pids, users := maps.Clone(last.pids), last.users
 	var list []string
-	for _, dir := range slices.Sorted(maps.Keys(pids)) {
-		if dir == s.Place().Path() || len(list) == maxPlaces {
-			continue
-		}
+	delete(pids, s.Place().Path())
+	dirs := slices.Sorted(maps.Keys(pids))
+	for _, dir := range dirs[:min(len(dirs), maxPlaces)] {
 		name := dir
 		if base, last := filepath.Split(dir); slices.Contains(hostdir.Bases(), filepath.Clean(base)) && !strings.Contains(last, "@") {
 			name = "shm:" + last
 		}
-		list = append(list, fmt.Sprintf("pid %d in %s", pids[dir][0], name))
-		if n := len(pids[dir]) - 1; n > 0 {
-			list[len(list)-1] = fmt.Sprintf("pid %d and %d more in %s", pids[dir][0], n, name)
-		}
+		list = append(list, fmt.Sprintf("pid %s in %s", strings.Trim(fmt.Sprint(pids[dir][:min(len(pids[dir]), maxPlaces)]), "[]"), name))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(users)) {
 		list = append(list, fmt.Sprintf("%d of user %s (uid %d)", users[uid], hostdir.UserName(uid), uid))

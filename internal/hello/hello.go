@@ -15,11 +15,7 @@ const Version = 7
 type VersionError struct{ Peer uint8 }
 
 func (e *VersionError) Error() string {
-	older := "this program"
-	if e.Peer < Version {
-		older = "the peer's program"
-	}
-	return fmt.Sprintf("messages are of version %d here, of %d at the peer: update %s", Version, e.Peer, older)
+	return fmt.Sprintf("messages are of version %d here, of %d at the peer: update the side with the lower one", Version, e.Peer)
 }
 
 // Unwrap returns EPROTONOSUPPORT.
