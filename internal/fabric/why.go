@@ -52,8 +52,6 @@ func Remedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):
 		return "ulimit -n 4096 (LimitNOFILE=4096)"
-	case errors.Is(err, syscall.ENFILE):
-		return "sysctl fs.file-max=1000000"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "free room (df -h and df -i have the file systems), or name a directory of another one by SDP_FABRIC=shm:/PATH"
 	}
@@ -70,9 +68,9 @@ func Advise(err error) error {
 
 // places is what Elsewhere has found, until a time, since programs dial again and again.
 type places struct {
-	until time.Time
-	pids  map[string][]int
-	users map[int]int
+	until  time.Time
+	pids   map[string][]int
+	others int
 }
 
 var lastPlaces atomic.Pointer[places]
@@ -89,10 +87,10 @@ func (s *Spec) Elsewhere(limit time.Duration) string {
 	last, now := lastPlaces.Load(), time.Now()
 	if last == nil || now.After(last.until) {
 		last = &places{until: now.Add(time.Second)}
-		last.pids, last.users = hostdir.Elsewhere(now.Add(limit))
+		last.pids, last.others = hostdir.Elsewhere(now.Add(limit))
 		lastPlaces.Store(last)
 	}
-	pids, users := maps.Clone(last.pids), last.users
+	pids := maps.Clone(last.pids)
 	var list []string
 	delete(pids, s.Place().Path())
 	dirs := slices.Sorted(maps.Keys(pids))
@@ -103,8 +101,8 @@ func (s *Spec) Elsewhere(limit time.Duration) string {
 		}
 		list = append(list, fmt.Sprintf("pid %s in %s", strings.Trim(fmt.Sprint(pids[dir][:min(len(pids[dir]), maxPlaces)]), "[]"), name))
 	}
-	for _, uid := range slices.Sorted(maps.Keys(users)) {
-		list = append(list, fmt.Sprintf("%d of user %s (uid %d)", users[uid], hostdir.UserName(uid), uid))
+	if last.others > 0 {
+		list = append(list, fmt.Sprintf("%d that this user may not look at", last.others))
 	}
 	if len(list) == 0 {
 		return ""

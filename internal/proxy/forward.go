@@ -378,7 +378,7 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	case cut != nil:
 		f.past.Aborted++
 		e.result = aborted
-	case r.isCheck():
+	case e.by == byClient && r.toTarget.bytes.Load() == 0 && r.fromTarget.bytes.Load() == 0:
 		f.past.Total--
 		f.past.Checks++
 		e.result = checked

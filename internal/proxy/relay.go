@@ -88,11 +88,6 @@ func (r *relay) run() error {
 	return r.cause
 }
 
-// isCheck reports whether the client closed without a byte either way. It is for relays that no abort cut.
-func (r *relay) isCheck() bool {
-	return side(r.first.Load()) == byClient && r.toTarget.bytes.Load() == 0 && r.fromTarget.bytes.Load() == 0
-}
-
 // begin begins the watch, which the directions use.
 func (r *relay) begin() {
 	r.toTarget.watch, r.fromTarget.watch = &r.watch, &r.watch

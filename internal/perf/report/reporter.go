@@ -168,6 +168,11 @@ func (p *Reporter) End(r *meter.Result, err error, other io.Writer) error {
 	if r != nil {
 		doc["end"] = endOf(r)
 		p.end(r, err)
+		if r.Output != "" {
+			doc["server_output_text"] = r.Output
+			p.event("server_output_text", r.Output)
+			p.printf("\nServer output:\n%s", r.Output)
+		}
 	}
 	if err != nil {
 		doc["error"] = "error - " + err.Error()
