@@ -195,7 +195,7 @@ func (p *Reporter) end(r *meter.Result, err error) {
 	if err != nil {
 		got, of := fmt.Sprintf("%.2f", r.Here.Took.Seconds()), fmt.Sprintf("%g s", r.Time.Seconds())
 		if r.Time == 0 {
-			sent, _ := total(r.Here.Streams, !r.Reverse)
+			sent, _ := total(r.Here.Streams, r.Here.Streams[0].Sends)
 			got, of = Bytes(sent.Bytes), Bytes(r.Bytes)
 		}
 		p.printf("Ended early, %s of %s measured: %v\n", got, of, err)
