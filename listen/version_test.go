@@ -26,10 +26,10 @@ func TestBothSidesOfADialSayBothVersions(t *testing.T) {
 		m := hello.Hello{Version: hello.Version + 1, Network: network, From: 40000, To: 7}
 		_, err := l.far.dials.Dial(context.Background(), m)
 		require.ErrorIs(t, err, syscall.EPROTONOSUPPORT)
-		require.ErrorContains(t, err, fmt.Sprintf("version %d here, of %d at the peer", hello.Version, hello.Version-1))
+		require.ErrorContains(t, err, fmt.Sprintf("version %d here, of %d at the peer: update the side with the lower one", hello.Version, hello.Version-1))
 		why := <-refused
 		require.ErrorContains(t, why, "node1.2 dials")
-		require.ErrorContains(t, why, fmt.Sprintf("version %d here, of %d at the peer", hello.Version, hello.Version+1))
+		require.ErrorContains(t, why, fmt.Sprintf("version %d here, of %d at the peer: update the side with the lower one", hello.Version, hello.Version+1))
 	}
 	require.Empty(t, refused)
 	l.far.skew.Store(0)

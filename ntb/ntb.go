@@ -10,7 +10,7 @@ var (
 	ErrLinkDown = errors.New("ntb: link down")
 	// ErrVersion reports that the two sides of a bridge use different versions of what the
 	// backend says there.
-	ErrVersion = errors.New("ntb: version mismatch")
+	ErrVersion = errors.New("ntb: versions differ, update the side with the lower one")
 	// ErrInUse reports that another process uses this end of a bridge.
 	ErrInUse = errors.New("ntb: another process uses this end of the bridge")
 	// ErrNotSupported reports that this system has no such backend.

@@ -134,9 +134,23 @@ type destination struct {
 	patient    time.Time  // until when the dial waits for who takes the port over; zero before it does
 }
 
-// dial connects to the listener at d. It reaches the process that has the port and opens
-// a connection there. After a failure it does again what dial.Retry says, until ctx ends.
+// dial connects to the listener at d. Its error says what could be found out of the listener.
 func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
+	c, err := f.tryDial(ctx, d)
+	if err == nil {
+		return c, nil
+	}
+	if joined := f.stack.fabric; d.host == joined.Host() && errors.Is(err, context.DeadlineExceeded) {
+		if id, ok, e := f.holder(d); ok && e == nil {
+			err = joined.Why(id, err)
+		}
+	}
+	return nil, fabric.Advise(err)
+}
+
+// tryDial reaches the process that has the port and opens
+// a connection there. After a failure it does again what dial.Retry says, until ctx ends.
+func (f *Fabric) tryDial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
 	limited := &lateTimer{Context: ctx, end: time.Now().Add(connectTimeout)}
 	defer limited.stop()
@@ -289,7 +303,7 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 			d.patient = now.Add(fabric.HandoverTime)
 		}
 		if now.After(d.patient) || !f.stack.fabric.HandedOver(d.port, f.stack.holderOf(d.port)) {
-			return nil, err
+			return nil, fmt.Errorf("%w%s", err, f.stack.fabric.Elsewhere())
 		}
 		if err := sleep(ctx, handoverPause); err != nil {
 			return nil, err

@@ -52,14 +52,26 @@ static int find(struct dl_phdr_info *info, size_t size, void *arg) {
   return 1;
 }
 
+/* copy copies static data to memory of zeros, whose pages stay as they are where all is zero. It calls no memcpy, which
+   the program's sanitizer would have in its place: between variables are bytes that nobody is to read. */
+static void copy(void *to, const void *from, size_t size) {
+  uint64_t *out = to;
+  const volatile uint64_t *in = from;
+  for (size_t i = 0; i < size / sizeof *in; i++) {
+    uint64_t word = in[i];
+    if (word != 0)
+      out[i] = word;
+  }
+}
+
 int sma_unshare(void) {
   if (sma.data_size == 0)
     return 0;
-  char *copy = mmap(NULL, sma.data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (copy == MAP_FAILED)
+  char *own = mmap(NULL, sma.data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (own == MAP_FAILED)
     return -1;
-  memcpy(copy, sma.data, sma.data_size);
-  if (mremap(copy, sma.data_size, sma.data_size, MREMAP_MAYMOVE | MREMAP_FIXED, sma.data) == MAP_FAILED)
+  copy(own, sma.data, sma.data_size);
+  if (mremap(own, sma.data_size, sma.data_size, MREMAP_MAYMOVE | MREMAP_FIXED, sma.data) == MAP_FAILED)
     return -1;
   sma.data_size = 0;
   return 0;
@@ -84,19 +96,14 @@ size_t sma_static_size(void) {
 
 void sma_static(const char *name) {
   struct segment s = program();
-  size_t size = s.to - s.from, page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t size = s.to - s.from;
   int fd = -1;
   int64_t at = 0;
   size_t off = smaStatic(name, size, s.layout, &fd, &at);
   if (size == 0)
     return;
-  /* Nothing of the program runs between the copy and the mapping. Pages of zeros are left
-     alone, so that they take no memory. */
-  char *heap = sma.heap + (off - sma.at);
-  static const char zeros[65536];
-  for (size_t i = 0; i < size; i += page)
-    if (memcmp((char *)s.from + i, zeros, page) != 0)
-      memcpy(heap + i, (char *)s.from + i, page);
+  /* Nothing of the program runs between the copy and the mapping. */
+  copy(sma.heap + (off - sma.at), (void *)s.from, size);
   if (mmap((void *)s.from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)at + (off_t)off) == MAP_FAILED)
     sma_die(name, "map %zu bytes of static data: %s", size, strerror(errno));
   sma.data = (char *)s.from;

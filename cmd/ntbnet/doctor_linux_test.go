@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/doctor"
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
@@ -120,6 +125,114 @@ func TestDoctorOfALimitThatForbidsMemory(t *testing.T) {
 	c := check(t, r, "limits")
 	assert.Equal(t, doctor.Error, c.Status)
 	assert.Contains(t, c.Remedy, "ulimit -f unlimited")
+}
+
+// A dial that fails, the doctor and ls say the same of a process that is stopped.
+func TestAProcessThatIsStoppedIsNamed(t *testing.T) {
+	name := "shm:" + fabrictest.Name(t)
+	f, err := sdp.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	srv := server(t, name)
+	dialled := func(within time.Duration) error {
+		c, err := (&sdp.Dialer{Fabric: f, Timeout: within}).Dial("sdp", "localhost:7007")
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	eventually(t, "the server listens", func() bool { return dialled(time.Minute) == nil })
+	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	defer srv.Process.Signal(syscall.SIGCONT)
+	eventually(t, "it is stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", srv.Process.Pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+	says := fmt.Sprintf("pid %d is stopped: kill -CONT %[1]d, or end it", srv.Process.Pid)
+	eventually(t, "a dial says it, which looks for 10 ms at most", func() bool {
+		err := dialled(100 * time.Millisecond)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.True(t, err.(net.Error).Timeout())
+		return strings.Contains(err.Error(), says)
+	})
+	r, _ := diagnose(t, name)
+	assert.Contains(t, check(t, r, "processes").Remedy, says)
+	p := lsJSON(t, "--fabric", name).Fabrics[0].Processes[1]
+	assert.Contains(t, p.Error, says)
+	assert.NotContains(t, p.Error, "/proc/self/fd")
+}
+
+// Who names another fabric than the server does learns where that is.
+func TestADialToAnotherFabricSaysWhereProcessesAre(t *testing.T) {
+	elsewhere, here := "shm:"+fabrictest.Name(t), "shm:"+fabrictest.Name(t)+"b"
+	srv := server(t, elsewhere)
+	eventually(t, "the server is in its fabric", func() bool {
+		p := newProgram(nil, "ls", "--fabric", elsewhere)
+		return p.run() == 0 && strings.Contains(p.stdout.String(), fmt.Sprint(srv.Process.Pid))
+	})
+	says := fmt.Sprintf("pid %d in %s", srv.Process.Pid, elsewhere)
+	f, err := sdp.Open(here)
+	require.NoError(t, err)
+	defer fabric.Remove(strings.TrimPrefix(here, "shm:"))
+	defer f.Close()
+	eventually(t, "a dial says it, which looks once a second, for 10 ms at most", func() bool {
+		_, err = f.Dial("sdp", "localhost:7007")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		return strings.Contains(err.Error(), says)
+	})
+	r, _ := diagnose(t, here)
+	assert.Contains(t, check(t, r, "processes").Found, says)
+}
+
+// A process that is short of descriptors is told so, and the processes that it cannot ask are not.
+func TestDoctorBlamesNoHealthyPeerForItsOwnLimit(t *testing.T) {
+	name := "shm:" + fabrictest.Name(t)
+	srv := server(t, name)
+	eventually(t, "the server is in its fabric", func() bool {
+		p := newProgram(nil, "ls", "--fabric", name)
+		return p.run() == 0 && strings.Contains(p.stdout.String(), fmt.Sprint(srv.Process.Pid))
+	})
+	blamed := 0
+	for files := 9; files < 16; files++ {
+		p := newProgram([]string{"SDP_FABRIC=" + name})
+		p.Args = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" doctor --json`, files), p.Path}
+		p.Path = "/bin/sh"
+		p.run()
+		var r doctor.Report
+		if json.Unmarshal(p.stdout.Bytes(), &r) != nil {
+			continue // the program itself did not begin
+		}
+		for _, c := range r.Checks {
+			if c.Status != doctor.OK && c.Name == "processes" {
+				blamed++
+				assert.Contains(t, c.Remedy, "ulimit -n 4096", "%d files: %v", files, c)
+				assert.NotContains(t, c.Found, "does not answer")
+			}
+		}
+	}
+	assert.NotZero(t, blamed, "no limit was low enough")
+	require.NoError(t, srv.Process.Kill())
+}
+
+// A directory above one that is closed to this user is a matter of permission.
+func TestDoctorOfADirectoryBehindAClosedOne(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	closed := t.TempDir()
+	require.NoError(t, os.Chmod(closed, 0o700))
+	p := newProgram([]string{"SDP_FABRIC=shm:" + closed + "/in"}, "doctor", "--json")
+	exe, err := os.Open(p.Path) // whose directory may be closed too
+	require.NoError(t, err)
+	defer exe.Close()
+	p.Path, p.ExtraFiles = "/proc/self/fd/3", []*os.File{exe}
+	p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345, NoSetGroups: true}}
+	require.Equal(t, statusFailed, p.run(), p.stderr.String())
+	var r doctor.Report
+	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &r))
+	c := check(t, r, "directory")
+	assert.Contains(t, c.Found, "permission denied")
+	assert.Contains(t, c.Remedy, "gives uid 12345 no permission: chmod a+x it")
 }
 
 func TestDoctorOfANode(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func writeDirectory(w io.Writer, d *status.Directory) {
 	if d.User != "" {
 		node += " of " + d.User
 	}
-	fmt.Fprintf(w, "%s%s in %s\n", oneLine(d.Fabric), node, oneLine(d.Directory))
+	fmt.Fprintf(w, "%s%s in %s\n", oneLine(cmp.Or(d.Fabric, "all fabrics")), node, oneLine(d.Directory))
 	if d.Error != "" {
 		fmt.Fprintf(w, "  %s\n", oneLine(d.Error))
 		return

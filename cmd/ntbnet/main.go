@@ -161,7 +161,7 @@ func show(print func(ctx context.Context, c *command, args []string, out io.Writ
 }
 
 func writeJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(plain{out}) // JSON leaves characters that turn the direction of a line
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }

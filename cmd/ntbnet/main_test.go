@@ -139,6 +139,13 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	}
 }
 
+// Other processes have said some of what JSON has.
+func TestJSONHasNothingThatATerminalObeys(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, writeJSON(&out, []string{"a\u202eb\u009bc\x1bd"}))
+	assert.Equal(t, "[\n  \"a\ufffdb\ufffdc\\u001bd\"\n]\n", out.String())
+}
+
 func TestHelpIsEnoughToStart(t *testing.T) {
 	for args, want := range map[string][]string{
 		"--help":          {"Usage: ntbnet COMMAND", "ntbnet ls", "ntbnet doctor", "ntbnet topology", "ntbnet selftest", "Exit status"},

@@ -61,6 +61,56 @@ func TestFamilies(t *testing.T) {
 	srv.interrupt(t)
 }
 
+// --cport is the port of the first data connection, the next one has the next port.
+func TestPortsOfTheClient(t *testing.T) {
+	srv, port := startServer(t, "--transport", "tcp")
+	var run iperf3Run
+	eventually(t, "two ports in a row are free", func() bool {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		first := ln.Addr().(*net.TCPAddr).Port
+		require.NoError(t, ln.Close())
+		c := newProgram(t, nil, "-c", "127.0.0.1", "-p", port, "--transport", "tcp", "-n", "1M", "-P", "2", "-J", "--cport", strconv.Itoa(first))
+		if c.run(t) != 0 {
+			return false
+		}
+		run = iperf3Run{}
+		require.NoError(t, json.Unmarshal(c.stdout.Bytes(), &run))
+		require.Len(t, run.Start.Connected, 2)
+		for i, s := range run.Start.Connected {
+			assert.Equal(t, first+i, s.LocalPort)
+		}
+		return true
+	})
+	srv.interrupt(t)
+	for _, args := range []string{"-c localhost --cport 9", "-c localhost --transport tcp crr --cport 9", "-c localhost --transport tcp --cport 65535"} {
+		assert.Equal(t, exitBadInput, newProgram(t, nil, strings.Fields(args)...).run(t), args)
+	}
+}
+
+// --get-server-output brings what the server prints of the run, and -d what is said about it.
+func TestServerOutputAndDebug(t *testing.T) {
+	srv, port := startServer(t)
+	c := newProgram(t, nil, "-c", "localhost", "-p", port, "-n", "1M", "--get-server-output", "-d")
+	require.Zero(t, c.run(t), c.stderr.String())
+	own, theirs, ok := strings.Cut(c.stdout.String(), "\nServer output:\n")
+	require.True(t, ok, own)
+	assert.Contains(t, theirs, "Accepted a connection from")
+	assert.Contains(t, theirs, "receiver\n")
+	assert.Contains(t, c.stderr.String(), `send "{\"params\":{\"test\":\"bw\"`)
+	assert.Contains(t, c.stderr.String(), `receive "{\"do\":\"ready\"}"`)
+	c = newProgram(t, nil, "-c", "localhost", "-p", port, "-n", "1M", "--get-server-output", "-J")
+	require.Zero(t, c.run(t), c.stderr.String())
+	var run struct {
+		Text string `json:"server_output_text"`
+	}
+	require.NoError(t, json.Unmarshal(c.stdout.Bytes(), &run))
+	assert.Contains(t, run.Text, "receiver\n")
+	srv.interrupt(t)
+	assert.Contains(t, srv.stdout.String(), run.Text, "the server prints it too")
+	assert.Equal(t, exitBadInput, newProgram(t, nil, "bw", "--get-server-output").run(t))
+}
+
 // At a rate, an amount takes at least its time.
 func TestRateLimits(t *testing.T) {
 	for _, args := range []string{"bw -b 8M -l 1000 -k 300", "bw -b 8M/10 -l 1000 -k 300 -R", "loaded -b 1K -k 300"} {

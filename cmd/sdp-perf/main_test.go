@@ -467,7 +467,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"-s -B /tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"-c /tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"-c 127.0.0.1 --transport tcp -p " + nobody, "connection refused (start a server there: sdp-perf -s -p " + nobody + ")"},
-		{"-c localhost -p 9", fmt.Sprintf("connect: connection refused: nobody listens there in fabric %s of user %s (uid %d) (start a server there", os.Getenv(fabric.EnvFabric), hostdir.UserName(os.Geteuid()), os.Geteuid())},
+		{"-c localhost -p 9", fmt.Sprintf("connect: connection refused: nobody listens there in fabric %s of user %s (uid %d)", os.Getenv(fabric.EnvFabric), hostdir.UserName(os.Geteuid()), os.Geteuid())},
 		{"-c /nonexistent/s", "no such file or directory (start a server there: sdp-perf -s -B /nonexistent/s)"},
 		{"-c no-such-host", "no route to host (to a machine without a bridge: --transport tcp)"},
 	} {

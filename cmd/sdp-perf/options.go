@@ -57,6 +57,8 @@ type options struct {
 	family    string // of IP, "4" or "6"
 	verbose   bool
 	stamps    string // before each line
+	cport     int
+	trace     io.Writer // where -d prints, or nil
 
 	arguments []string
 }
@@ -103,6 +105,9 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.BoolVarP(&o.verbose, "verbose", "V", false, "print the version and the machine too")
 	fs.StringVar(&o.stamps, "timestamps", "", "begin each line with the time, by a `FORMAT` of strftime")
 	fs.Lookup("timestamps").NoOptDefVal = "%c "
+	fs.IntVar(&o.cport, "cport", 0, "the first stream of TCP comes from this port, and one more for each other one")
+	fs.BoolVar(&o.Output, "get-server-output", false, "print what the server prints, too")
+	fs.BoolFuncP("debug", "d", "print what is said on control connections, to the standard error", func(string) error { o.trace = os.Stderr; return nil })
 	fs.BoolVarP(&o.once, "one-off", "1", false, "the server ends after one client")
 }
 
@@ -165,11 +170,16 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return badInputf("say where: -B PATH of the socket")
 	case o.Test == "" && o.client == "" && !o.server && fs.NFlag() > given("time", "json", "svg", "logfile"):
 		return badInputf("these flags need a test, such as: sdp-perf lat (see sdp-perf --help)")
+	case o.Output && o.client == "":
+		return badInputf("--get-server-output is for a client of a server (-c)")
 	case o.client != "" && o.transport == "unix":
 		return badInputf("-c %s: use the path of the socket", o.client)
 	}
 	if o.client != "" && o.Test == "" {
 		o.Test = meter.Bandwidth
+	}
+	if o.cport != 0 && (o.client == "" || o.transport != "tcp" || o.Test == meter.Connect || o.cport < 0 || o.cport+2*o.Streams > 1<<16) {
+		return badInputf("--cport %d: use a port with room for all streams, --transport tcp and -c, and another test than crr", o.cport)
 	}
 	if o.Test != "" && o.Test != meter.Bandwidth && (o.Reverse || o.Bidir) {
 		return badInputf("%s goes both ways anyway: leave out -R and --bidir", o.Test)

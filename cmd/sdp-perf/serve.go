@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -35,9 +36,14 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	srv := &meter.Server{
-		Observe: func() meter.Observer {
+		Trace: o.trace,
+		Observe: func(p meter.Params) meter.Observer {
 			rep := o.reporter(out, "")
-			return meter.Observer{Connected: rep.Start, Interval: rep.Interval, Every: o.interval, Ended: func(r *meter.Result, err error) {
+			var printed bytes.Buffer
+			if p.Output {
+				rep.W = io.MultiWriter(out, &printed)
+			}
+			return meter.Observer{Connected: rep.Start, Interval: rep.Interval, Every: o.interval, Output: printed.String, Ended: func(r *meter.Result, err error) {
 				if err := rep.End(r, err, os.Stderr); err != nil {
 					complain(err)
 				}

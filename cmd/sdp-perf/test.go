@@ -20,7 +20,7 @@ import (
 func (o *options) withServer(ctx context.Context, f func(to meter.Target) error) error {
 	if o.client != "" {
 		return f(meter.Target{
-			Transport: o.transport, Family: o.family, Timeout: time.Duration(o.timeout) * time.Millisecond,
+			Transport: o.transport, Family: o.family, Timeout: time.Duration(o.timeout) * time.Millisecond, Port: o.cport, Trace: o.trace,
 			Address: meter.Address(o.transport, o.client, strconv.Itoa(o.port)),
 		})
 	}

@@ -62,7 +62,8 @@ told all that.
 Each connection is logged when it is over, and counted: "refused" are clients
 that were turned away, as beyond --max-connections, "failed" those of which no
 target could be reached, "aborted" those cut by a reset, another error or the
-proxy.
+proxy. A client that closes without a byte either way is a check: it has no
+line, and counts apart.
 
 Exit status: 0 after a signal, also if connections were cut, which the last line
 tells; 1 if a listener failed; 2 if it could not start.
@@ -72,10 +73,10 @@ const checkHead = `sdp-proxy check reads a file as sdp-proxy --config does, and 
 
 Usage: sdp-proxy check [--memory SIZE] FILE
 
-It prints how many maps there are, or the first error, with its line and column or with the map that cannot be in
-this fabric. It joins no fabric.
-With --memory it also prints which max-connections keeps a proxy of these maps within so much memory, if all that is
-sent by SDP stays unread.
+It prints how many maps there are, or the first error, with its line and column
+or with the map that cannot be in this fabric. It joins no fabric. With --memory
+it also prints which max-connections keeps a proxy of these maps within so much
+memory, if all that is sent by SDP stays unread.
 
 Flags:
 `

@@ -19,7 +19,8 @@ const statusHead = `sdp-proxy status shows the maps and open connections of a ru
 
 Usage: sdp-proxy status ADDRESS
 
-ADDRESS is that of --metrics of the proxy, as in 127.0.0.1:9478 or unix:/run/sdp-proxy.sock.
+ADDRESS is that of --metrics of the proxy, as in 127.0.0.1:9478 or
+unix:/run/sdp-proxy.sock.
 
 Flags:
 `

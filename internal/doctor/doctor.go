@@ -67,6 +67,8 @@ func Run(ctx context.Context, name string) *Report {
 		r.ok("directory", "none: the fabric is memory of one process")
 	} else if r.directory(spec) {
 		r.members(ctx, spec)
+	} else if where := spec.Elsewhere(timeout); where != "" {
+		r.ok("processes", "none could be asked%s", where)
 	}
 	r.connection(ctx, spec)
 	r.Works = !r.failed()
@@ -105,7 +107,7 @@ func (r *Report) directory(spec *fabric.Spec) bool {
 	case errors.Is(lookErr, fs.ErrNotExist):
 		found += ", which is not there"
 	default:
-		found += ", which cannot be looked at"
+		found = lookErr.Error()
 	}
 	if err != nil {
 		r.fail("directory", advice(err), "%s", found)
@@ -126,19 +128,22 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 	n, owner := 0, 0
 	for _, h := range hosts {
 		n += len(h.Processes)
+		if h.Error != "" {
+			r.warn("processes", oneLine(h.Error), "not all in %s could be asked", h.Directory)
+		}
 		for _, p := range h.Processes {
 			if p.Owner && h.Node == spec.Node {
 				owner = p.Process
 			}
-			if p.Error != "" {
-				r.warn("processes", "if it is stopped, let it go on, or end it; if it is just starting, ask again", "process %d does not answer: %s", p.Process, oneLine(p.Error))
+			if p.Error != "" && h.Error == "" {
+				r.warn("processes", oneLine(p.Error)+"; if it is just starting, ask again, else end it", "process %d does not answer", p.Process)
 			}
 		}
 		if len(h.Dead) > 0 {
 			r.warn("processes", "ntbnet ls --remove, or the next process removes them, each those of its own user", "processes that have ended left %d sockets in %s", len(h.Dead), h.Directory)
 		}
 	}
-	r.ok("processes", "%d in the fabric", n)
+	r.ok("processes", "%d in the fabric%s", n, spec.Elsewhere(timeout))
 	r.links(ctx, spec, owner)
 	r.addresses(ctx, spec)
 	r.foreign(hosts)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"text/tabwriter"
 
+	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
@@ -58,11 +59,12 @@ func (r *Report) failed() bool {
 // remedy returns what to do against an error that has a cause of its own, and otherwise what to do
 // against others.
 func remedy(err error, otherwise string) string {
+	words, text := fabric.Remedy(err), oneLine(err.Error())
 	switch {
-	case errors.Is(err, syscall.EMFILE):
-		return "ulimit -n 4096 (LimitNOFILE=4096): " + oneLine(err.Error())
+	case words != "" && !strings.Contains(text, words):
+		return words + ": " + text
 	case hostdir.Lack(err):
-		return oneLine(err.Error())
+		return text
 	}
 	return otherwise
 }

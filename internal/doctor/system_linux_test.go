@@ -70,7 +70,7 @@ func TestARemedyIsThatOfTheCause(t *testing.T) {
 	require.Equal(t, "ulimit -n 4096 (LimitNOFILE=4096): fabric: open /proc/self/uid_map: too many open files", remedy(lack, "mount /proc"))
 	require.Equal(t, remedy(lack, ""), advice(lack))
 	full := fmt.Errorf("fabric: make directory /tmp/ntbnet-1000: %w", syscall.ENOSPC)
-	require.Equal(t, "make directory /tmp/ntbnet-1000: no space left on device", advice(full))
+	require.Equal(t, "free room (df -h and df -i have the file systems), or name a directory of another one by SDP_FABRIC=shm:/PATH: "+full.Error(), advice(full))
 	missing := fmt.Errorf("fabric: mount it: %w", syscall.ENOENT)
 	require.Equal(t, "mount /proc", remedy(missing, "mount /proc"))
 	require.Equal(t, "mount it", advice(missing))

@@ -32,7 +32,7 @@ type found struct {
 // OwnHosts returns the directories of all fabrics of this user that have a name.
 func OwnHosts(ctx context.Context) ([]*status.Directory, error) {
 	all, err := ownHosts()
-	return readHosts(ctx, all), err
+	return readHosts(ctx, all, true), err
 }
 
 func ownHosts() (all []*found, err error) {
@@ -89,7 +89,7 @@ func ownHost(base, name string) *found {
 // several hosts may lack its options.
 func Hosts(ctx context.Context, text string) ([]*status.Directory, error) {
 	all, err := findHosts(text)
-	return readHosts(ctx, all), err
+	return readHosts(ctx, all, false), err
 }
 
 func findHosts(text string) (all []*found, err error) {
@@ -136,8 +136,8 @@ func directorySpec(text string) (*Spec, error) {
 	return spec, err
 }
 
-// readHosts completes what is known of directories, and returns it.
-func readHosts(ctx context.Context, all []*found) (read []*status.Directory) {
+// readHosts completes what is known of directories, and returns it. It may leave out those that have vanished.
+func readHosts(ctx context.Context, all []*found, leave bool) (read []*status.Directory) {
 	ctx, cancel := context.WithTimeout(ctx, censusTimeout)
 	defer cancel()
 	for _, h := range all {
@@ -145,6 +145,9 @@ func readHosts(ctx context.Context, all []*found) (read []*status.Directory) {
 		kind, err := h.read(ctx)
 		if err != nil {
 			h.Error = err.Error()
+		}
+		if leave && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)) {
+			continue
 		}
 		if h.Node == 0 {
 			kind = "shm"
@@ -176,12 +179,16 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 	}
 	gate := make(chan struct{}, askersAtOnce)
 	var wg sync.WaitGroup
+	lacks := make(chan error, len(h.Processes)) // of this process, not of those that it asks
 	for _, p := range h.Processes {
 		p.Owner = p.Process == owner && h.Node != 0
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			if err := complete(ctx, p, dir, h.Node); err != nil {
+			if err := complete(ctx, p, dir, h.Node); hostdir.Lack(err) {
+				p.Error = err.Error()
+				lacks <- Advise(err)
+			} else if err != nil {
 				p.Error = err.Error()
 			}
 		})
@@ -190,7 +197,11 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 	if i := slices.IndexFunc(h.Processes, func(p *status.Process) bool { return isTopology(p.Topology) }); i >= 0 {
 		kind = h.Processes[i].Topology
 	}
-	return kind, nil
+	select {
+	case err = <-lacks:
+	default:
+	}
+	return kind, err
 }
 
 // claims reads what the processes of the host have claimed, and which of them owns its links.
@@ -238,7 +249,7 @@ func askStatus(ctx context.Context, c cable) (*status.Process, error) {
 	c.Close()
 	switch {
 	case answer.Version != greetingVersion:
-		return nil, fmt.Errorf("%w: it greets in version %d, this program in %d", ErrMismatch, answer.Version, greetingVersion)
+		return nil, fmt.Errorf("%w: it greets in version %d, this program in %d: update the side with the lower one", ErrMismatch, answer.Version, greetingVersion)
 	case answer.Status == nil || answer.Refused != "":
 		return nil, fmt.Errorf("%w: it says nothing of itself: %.200q", errGreeting, answer.Refused)
 	}
@@ -265,7 +276,7 @@ func complete(ctx context.Context, p *status.Process, dir *hostdir.Dir, node int
 	}
 	s, err := askStatus(ctx, c)
 	if err != nil {
-		return err
+		return stopped(who.PID, err)
 	}
 	switch {
 	case s.Process != p.Process || s.Node != p.Node:

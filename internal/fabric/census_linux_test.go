@@ -17,6 +17,12 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 )
 
+// A directory that is removed between the look at its name and the look into it is none.
+func TestADirectoryThatVanishesIsNotListed(t *testing.T) {
+	h := ownHost(hostdir.Find(), ownName(t))
+	require.Empty(t, readHosts(t.Context(), []*found{h}, true))
+}
+
 // What a process says of itself is shown only if it can be true.
 func TestWhatAProcessSaysOfItselfIsChecked(t *testing.T) {
 	name := "test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(uint64(rand.Uint32()), 16)

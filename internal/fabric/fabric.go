@@ -59,7 +59,7 @@ type PublishedSocket = hostdir.Socket
 func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
 	h, err := openHosts(spec)
 	if err != nil {
-		return nil, err
+		return nil, Advise(err)
 	}
 	return joinHosts(h, start)
 }
@@ -72,7 +72,7 @@ func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, Advise(err)
 	}
 	return f, nil
 }
@@ -145,6 +145,9 @@ func (f *Fabric) Refused() Refusals { return f.net.refused.view() }
 
 // Host returns this host's number.
 func (f *Fabric) Host() int { return f.net.spec.Node }
+
+// Elsewhere is that of the fabric's Spec, for a dial that has failed.
+func (f *Fabric) Elsewhere() string { return f.net.spec.Elsewhere(whyTime) }
 
 // Whose returns the fabric's name, and for which processes it is, for messages.
 func (f *Fabric) Whose() string { return f.net.spec.Whose() }

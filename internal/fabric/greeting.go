@@ -123,7 +123,7 @@ func readGreeting(r io.Reader, limit int) (*greeting, error) {
 func (g *greeting) fits(other *greeting) error {
 	switch {
 	case g.Version != other.Version:
-		return fmt.Errorf("%w: this process greets in version %d, the other in %d", ErrMismatch, g.Version, other.Version)
+		return fmt.Errorf("%w: this process greets in version %d, the other in %d: update the side with the lower one", ErrMismatch, g.Version, other.Version)
 	case g.Ring != other.Ring:
 		return fmt.Errorf("%w: node %d speaks version %d of the links, node %d version %d: %w",
 			ErrMismatch, g.Node, g.Ring, other.Node, other.Ring, link.ErrVersion)

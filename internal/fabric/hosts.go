@@ -241,6 +241,8 @@ func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release f
 		switch {
 		case ctx.Err() != nil:
 			err = ctx.Err()
+		case errors.Is(err, os.ErrDeadlineExceeded): // that of ctx, a moment earlier
+			err = context.DeadlineExceeded
 		case errors.Is(err, syscall.EPIPE):
 			err = fmt.Errorf("%w: %v", syscall.ECONNRESET, err) // as if it had ended a moment later
 		}

@@ -15,7 +15,7 @@ const Version = 7
 type VersionError struct{ Peer uint8 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("messages are of version %d here, of %d at the peer", Version, e.Peer)
+	return fmt.Sprintf("messages are of version %d here, of %d at the peer: update the side with the lower one", Version, e.Peer)
 }
 
 // Unwrap returns EPROTONOSUPPORT.

@@ -70,7 +70,7 @@ func (p *openPlace) checkVersions(names []string) error {
 		used := isLocked(fd)
 		unix.Close(fd)
 		if used {
-			return fmt.Errorf("fabric: processes of version %d of the directory use %s, and this program has version %d: end them, or use another fabric: %w",
+			return fmt.Errorf("fabric: processes of version %d of the directory use %s, and this program has version %d: update the side with the lower one, or use another fabric: %w",
 				v, p.path, version, ntb.ErrVersion)
 		}
 	}

@@ -94,7 +94,9 @@ func foreignBase(base, below string, uid int, until time.Time) (all []Foreigner)
 		if f.Err = os.ErrDeadlineExceeded; time.Now().Before(until) {
 			f.Err = f.read(dir, until)
 		}
-		all = append(all, f)
+		if !errors.Is(f.Err, fs.ErrNotExist) { // it has just been removed
+			all = append(all, f)
+		}
 	}
 	return all
 }
@@ -153,7 +155,7 @@ func openForeign(at int, name string, flags int, resolve uint64, uid int) (*os.F
 	}
 	if st.Mode&unix.S_IFMT != kind || int(st.Uid) != uid || st.Mode&0o077 != 0 {
 		f.Close()
-		return nil, fmt.Errorf("%s has mode %o and owner %d, want a private one of user %d: %w", name, st.Mode, st.Uid, uid, syscall.EPERM)
+		return nil, fmt.Errorf("%s has mode %04o and owner %d, want a private one of user %d: %w", name, st.Mode&0o7777, st.Uid, uid, syscall.EPERM)
 	}
 	return f, nil
 }

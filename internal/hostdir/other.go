@@ -5,6 +5,7 @@ package hostdir
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -43,6 +44,12 @@ func (p Place) Hosts(int) ([]int, error) { return nil, ntb.ErrNotSupported }
 
 // Foreign returns none.
 func Foreign() []Foreigner { return nil }
+
+// Elsewhere returns none.
+func Elsewhere(time.Time) (map[string][]int, int) { return nil, 0 }
+
+// Stopped returns false.
+func Stopped(int) bool { return false }
 
 // List returns ntb.ErrNotSupported.
 func List(string) ([]string, error) { return nil, ntb.ErrNotSupported }

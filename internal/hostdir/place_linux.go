@@ -272,6 +272,9 @@ func (p Place) openPath(create bool) (*openPlace, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("fabric: there is no directory %s: mkdir -m 700 %[1]s if only this user is to use it, install -d -m 3770 -g GROUP %[1]s for a group: %w", p.path, err)
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("fabric: a directory above %s gives %s no permission: chmod a+x it, or use another one: %w", p.path, userAndUID(rules.user), err)
+		}
 		return nil, fmt.Errorf("fabric: open directory %s: %w", p.path, err)
 	}
 	gid, wrong := rules.check(st, p.path)

@@ -3,6 +3,7 @@ package main
 import (
 	"debug/buildinfo"
 	_ "embed"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,9 @@ func install(dir string) (string, error) {
 			return "", err
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "lib/valgrind.supp"), []byte(suppressions()), 0o644); err != nil {
+		return "", err
+	}
 	return filepath.Join(bin, "oshcc"), nil
 }
 
@@ -53,3 +57,13 @@ var compilerText string
 
 //go:embed oshcc.1
 var pageText string
+
+// suppressions returns what valgrind is not to report of the library: Go switches stacks, and has memory that is not
+// malloc's. What a program passes to the library is reported where that copies it, in valgrind's own memmove.
+func suppressions() (text string) {
+	for _, kind := range strings.Fields("Cond Value1 Value2 Value4 Value8 Value16 Value32 Addr1 Addr2 Addr4 Addr8 Addr16 Addr32 Jump") {
+		text += fmt.Sprintf("{\n   libsma-%s\n   Memcheck:%[1]s\n   obj:*/libsma.so\n}\n", kind)
+	}
+	return text + "{\n   libsma-Param\n   Memcheck:Param\n   *\n   ...\n   obj:*/libsma.so\n}\n" +
+		"{\n   libsma-Leak\n   Memcheck:Leak\n   ...\n   obj:*/libsma.so\n}\n"
+}

@@ -181,6 +181,45 @@ func TestTheLibraryIsOpenedAgain(t *testing.T) {
 	assert.Equal(t, result{0, "passed\n", r.errors}, r)
 }
 
+// Sanitizers find what a program does, and nothing that the library does.
+func TestProgramsRunUnderSanitizers(t *testing.T) {
+	sources, err := filepath.Glob("../../cmd/libsma/testdata/chapters/*.c")
+	require.NoError(t, err)
+	const mistake = "../../cmd/libsma/testdata/programs/beyond.c"
+	for _, compiler := range []string{"gcc", "clang"} {
+		t.Run(compiler, func(t *testing.T) {
+			flags := []string{"-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+			t.Setenv("SHMEM_CC", compiler)
+			if out, err := exec.Command(compiler, append(flags, "-o", "/dev/null", "../../cmd/libsma/testdata/programs/empty.c")...).CombinedOutput(); err != nil && os.Getenv("CI") != "true" {
+				t.Skipf("%s has no sanitizers here: %s", compiler, out)
+			}
+			r := start(t, 3, nil, compile(t, "oshcc", append(flags, sources...)...))
+			require.Equal(t, result{0, "passed\n", ""}, r)
+			r = start(t, 1, nil, compile(t, "oshcc", append(flags, mistake)...))
+			require.NotZero(t, r.status)
+			require.Contains(t, r.errors, "heap-buffer-overflow")
+			require.Contains(t, r.errors, "beyond.c:")
+		})
+	}
+}
+
+// So does valgrind, with the suppressions that are installed.
+func TestProgramsRunUnderValgrind(t *testing.T) {
+	valgrind, err := exec.LookPath("valgrind")
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	under := []string{valgrind, "-q", "--error-exitcode=9", "--suppressions=" + filepath.Join(installed(t), "lib/valgrind.supp")}
+	env := []string{"SHMEM_SYMMETRIC_SIZE=16M"}
+	r := start(t, 2, env, append(under, compile(t, "oshcc", "-g", "../../cmd/libsma/testdata/programs/hello.c"))...)
+	require.Zero(t, r.status, r.errors)
+	r = start(t, 1, env, append(under, compile(t, "oshcc", "-g", "../../cmd/libsma/testdata/programs/beyond.c"))...)
+	require.Equal(t, 9, r.status, r.errors)
+	require.Contains(t, r.errors, "Invalid read")
+	require.Contains(t, r.errors, "beyond.c:")
+}
+
 func TestTypeGenericFunctions(t *testing.T) {
 	source := "../../cmd/libsma/testdata/programs/generic.c"
 	for _, args := range [][]string{{"oshcc", "-std=c11"}, {"oshcc", "-std=gnu17", "-no-pie", "-O2"}, {"oshc++", "-x", "c++"}} {

@@ -28,7 +28,7 @@ var (
 	// ErrProtocol reports that the peer wrote what no peer may write.
 	ErrProtocol = errors.New("link: protocol violation")
 	// ErrVersion reports that the peer uses another version.
-	ErrVersion = errors.New("link: version mismatch")
+	ErrVersion = errors.New("link: versions differ, update the side with the lower one")
 )
 
 // Service is a layer above, to which peers send set-up messages.

@@ -374,15 +374,22 @@ func (f *Forwarder) serve(e *lastLine, turn int) {
 	e.by, e.cause = side(r.first.Load()), causeOf(cut)
 	f.mu.Lock()
 	delete(f.relays, r)
-	if cut != nil {
+	switch {
+	case cut != nil:
 		f.past.Aborted++
 		e.result = aborted
+	case e.by == byClient && r.toTarget.bytes.Load() == 0 && r.fromTarget.bytes.Load() == 0:
+		f.past.Total--
+		f.past.Checks++
+		e.result = checked
 	}
 	f.past.add(r)
 	f.opened(e, -1)
 	f.mu.Unlock()
 	wake(f.freed)
-	f.logEnd(e)
+	if e.result != checked {
+		f.logEnd(e)
+	}
 }
 
 // Drain stops listening and waits until all connections have ended. If ctx ends

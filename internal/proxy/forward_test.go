@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
@@ -46,6 +48,38 @@ func TestTargetThatRefusesResetsTheClientAndIsLogged(t *testing.T) {
 		if target == networkTCP && !strings.Contains(lines[0], "cause=\"connection refused\"") {
 			t.Errorf("the line does not give the reason: %q", lines[0])
 		}
+	})
+}
+
+// A map's target may be a map of another proxy, which checks are no clients of.
+func TestChecksAreNeitherLoggedNorClients(t *testing.T) {
+	eachPair(t, []string{networkTCP, networkSDP}, func(t *testing.T, listen, target string) {
+		e := newEnv(t)
+		ln, at := e.serverOn(target)
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() { io.Copy(c, c); c.Close() }()
+			}
+		}()
+		second := e.forward(listen, at, Map{})
+		first := e.forward(listen, second.Addr(), Map{Check: time.Millisecond})
+		eventually(t, "there were checks", func() bool { return second.Stats().Checks > 2 })
+		client := e.dial(first.Addr())
+		_, err := client.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(client, make([]byte, 1))
+		require.NoError(t, err)
+		client.Close()
+		eventually(t, "the client's connection has ended", func() bool { return first.Stats().Open == 0 })
+		var got Stats
+		eventually(t, "none is open for a moment", func() bool { got = second.Stats(); return got.Open == 0 })
+		require.Equal(t, Stats{Total: 1, Checks: got.Checks, ToTarget: 1, FromTarget: 1}, got)
+		lines := slices.DeleteFunc(e.log.all(), func(l string) bool { return !strings.Contains(l, "msg=connection") })
+		require.Len(t, lines, 2, "one line of each proxy for the client")
 	})
 }
 

@@ -41,9 +41,12 @@ const (
 	refused               // the client was turned away before a target was dialled
 	failed                // no target could be reached
 	aborted               // a reset or another error, or the proxy, cut it
+	checked               // the client closed without a byte either way; not logged
 )
 
-func (r result) String() string { return [...]string{"closed", "refused", "failed", "aborted"}[r] }
+func (r result) String() string {
+	return [...]string{"closed", "refused", "failed", "aborted", "checked"}[r]
+}
 
 // lastLine is what the log says of a connection that is over.
 type lastLine struct {

@@ -28,6 +28,7 @@ type MapStatus struct {
 	Refused        int64        `json:"refused"`
 	Failed         int64        `json:"failed"`
 	Aborted        int64        `json:"aborted"`
+	Checks         int64        `json:"checks"`
 	ToTarget       int64        `json:"to_target"`
 	FromTarget     int64        `json:"from_target"`
 	Connections    []Connection `json:"connections"` // the oldest first
@@ -48,7 +49,7 @@ type Connection struct {
 func (f *Forwarder) status() MapStatus {
 	s, m := f.Stats(), f.serves()
 	all := MapStatus{Map: f.addr.String(), Targets: m.TargetNames(), MaxConnections: m.MaxConnections, Open: s.Open, Total: s.Total, Refused: s.Refused, Failed: s.Failed,
-		Aborted: s.Aborted, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}, Down: []string{}}
+		Aborted: s.Aborted, Checks: s.Checks, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}, Down: []string{}}
 	f.mu.Lock()
 	for _, t := range m.Targets {
 		if f.isDown(m, t) {
@@ -121,7 +122,7 @@ func (s *Server) writeMetrics(w *metrics.Writer) {
 	}
 	each("connections_open", "gauge", "Connections that are served now.", func(at string, s *Stats) { w.Sample(float64(s.Open), "map", at) })
 	each("connections_total", "counter", "Connections that have ended, by how.", func(at string, s *Stats) {
-		for r, n := range [...]int64{closed: s.Total - int64(s.Open) - s.Failed - s.Aborted, refused: s.Refused, failed: s.Failed, aborted: s.Aborted} {
+		for r, n := range [...]int64{closed: s.Total - int64(s.Open) - s.Failed - s.Aborted, refused: s.Refused, failed: s.Failed, aborted: s.Aborted, checked: s.Checks} {
 			w.Sample(float64(n), "map", at, "end", result(r).String())
 		}
 	})

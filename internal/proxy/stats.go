@@ -5,8 +5,11 @@ type Stats struct {
 	// Open is the number of connections that are served now, including those whose
 	// target is being dialled.
 	Open int
-	// Total is the number of connections that were accepted and not refused.
+	// Total is the number of connections that were accepted and neither refused nor checks.
 	Total int64
+	// Checks is the number of clients that connected and closed without a byte either way, as the checks of
+	// another proxy do. Until it ends, such a client is in Open and Total.
+	Checks int64
 	// Refused is the number of clients that were turned away before a target was dialled.
 	Refused int64
 	// Failed is the number of connections of which no target could be reached.

@@ -217,13 +217,14 @@ func (f *Forwarder) check() {
 			for _, t := range m.Targets {
 				begun := time.Now()
 				c, err := f.dialOne(t, m, nil)
-				if f.ctx.Err() != nil || f.stopped() {
-					break
-				}
-				f.dialled(t, time.Since(begun), err)
+				took := time.Since(begun)
 				if err == nil {
 					c.Close()
 				}
+				if f.ctx.Err() != nil || f.stopped() {
+					break
+				}
+				f.dialled(t, took, err)
 			}
 		case <-f.changed:
 		case <-f.stop:

@@ -1909,6 +1909,14 @@ void shmem_clear_lock(long *lock);
 void shmem_set_lock(long *lock);
 int shmem_test_lock(long *lock);
 
+/* Of OpenSHMEM 1.2, for which machines with coherent caches have nothing to do. */
+SHMEM_OLD_ static inline void shmem_clear_cache_inv(void) {}
+SHMEM_OLD_ static inline void shmem_set_cache_inv(void) {}
+SHMEM_OLD_ static inline void shmem_clear_cache_line_inv(void *dest) { (void)dest; }
+SHMEM_OLD_ static inline void shmem_set_cache_line_inv(void *dest) { (void)dest; }
+SHMEM_OLD_ static inline void shmem_udcflush(void) {}
+SHMEM_OLD_ static inline void shmem_udcflush_line(void *dest) { (void)dest; }
+
 #ifdef __cplusplus
 }
 #endif

@@ -19,7 +19,8 @@ type Result struct {
 	Started     time.Time
 	Connected   [][2]string // addresses of the streams, this side's first
 	Intervals   []Interval
-	Here, There *Side // nil if it is not known
+	Here, There *Side  // nil if it is not known
+	Output      string // of the server, if Params ask for it
 }
 
 func newResult(p Params, c net.Conn) *Result {
@@ -56,10 +57,21 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 		return nil, &DialError{err}
 	}
 	c := newControlConn(raw, maxLine)
+	c.trace = t.Trace
 	defer c.Close()
 	r := newRun(p, true)
 	defer r.close()
-	r.dial = func(ctx context.Context) (net.Conn, error) { return t.dial(ctx, data, name, p.Window) }
+	next := t
+	if p.Test == verifying { // its ports would not be free again
+		next.Port = 0
+	}
+	r.dial = func(ctx context.Context) (net.Conn, error) {
+		t := next
+		if t.Port != 0 { // without crr, whose streams dial at the same time
+			next.Port++
+		}
+		return t.dial(ctx, data, name, p.Window)
+	}
 	res := newResult(p, raw)
 	if err := setUp(ctx, c, r, res); err != nil {
 		return nil, cmp.Or(context.Cause(ctx), noEOF(err))
@@ -81,6 +93,9 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 			lost = fmt.Errorf("the server: %w", noEOF(err))
 			r.stop(err)
 			end()
+		} else if p.Output {
+			m, _ = c.receive(0) // a server of before has none
+			res.Output = m.Output
 		}
 	}()
 	watched := r.begin(o, res)

@@ -160,7 +160,7 @@ func TestIntervalsOfAServer(t *testing.T) {
 			Interval:  func(_ *Result, in Interval) { all = append(all, in) },
 			Ended:     func(*Result, error) { close(ended) },
 		}
-		to := servingBy(t, transport, &Server{Observe: func() Observer { return o }})
+		to := servingBy(t, transport, &Server{Observe: func(Params) Observer { return o }})
 		p := Params{Test: Bandwidth, Streams: 1, Size: 1000, Omit: 150 * time.Millisecond, Time: 150 * time.Millisecond}
 		_, err := Run(t.Context(), to, p, Observer{})
 		require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestAServerOfBothNetworksKnowsItsClients(t *testing.T) {
 	ln, err := sdp.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	by := make(chan string, 2)
-	s := &Server{Observe: func() Observer {
+	s := &Server{Observe: func(Params) Observer {
 		return Observer{Connected: func(r *Result) {
 			assert.Len(t, r.Connected, 1)
 			by <- r.Transport

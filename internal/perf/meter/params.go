@@ -43,6 +43,7 @@ type Params struct {
 	Window int     `json:"window"` // of both buffers of a connection; 0 leaves them alone
 	Seed   uint64  `json:"seed"`   // of the data that is checked
 	More   bool    `json:"more"`   // the client does another run after this one
+	Output bool    `json:"output"` // the client wants what the server prints
 }
 
 // Check returns an error that says which value is out of range.

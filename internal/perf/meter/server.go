@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -26,8 +27,10 @@ const maxRuns = 32
 
 // Server carries out what clients ask for, several runs at the same time.
 type Server struct {
-	Observe func() Observer // if set, returns one for a run
-	Refused func(error)     // if set, hears of clients of another version, or another program
+	Observe func(Params) Observer // if set, returns one for a run
+	Refused func(error)           // if set, hears of clients of another version, or another program
+
+	Trace io.Writer // as in Target
 
 	// Memory bounds what all runs take, as Params.memory estimates it. 0 means MaxMemory.
 	Memory int
@@ -43,6 +46,7 @@ type Observer struct {
 	Connected func(*Result)           // all streams are there
 	Interval  func(*Result, Interval) // each Every
 	Ended     func(*Result, error)    // of a server
+	Output    func() string           // of a server, what was printed until Ended has returned
 	Every     time.Duration           // 0 if there are no intervals
 }
 
@@ -94,6 +98,7 @@ func (s *Server) accepted(ctx context.Context, c net.Conn, greeted func()) (kept
 		return r != nil && r.attach(c, greeted)
 	case err == nil:
 		lines := newControlConn(c, maxOrder)
+		lines.trace = s.Trace
 		if err := s.control(ctx, name, lines, greeted); err != nil {
 			_ = lines.send(message{Error: err.Error()}) // the client may be gone
 		}
@@ -219,7 +224,7 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, greet
 	}
 	var o Observer
 	if s.Observe != nil && p.Test != verifying {
-		o = s.Observe()
+		o = s.Observe(p)
 	}
 	res := newResult(p, c.Conn)
 	for _, s := range r.streams[:p.total()] {
@@ -247,6 +252,9 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, greet
 	}
 	if o.Ended != nil {
 		o.Ended(res, err)
+	}
+	if p.Output && o.Output != nil && err == nil {
+		err = c.send(message{Output: o.Output()})
 	}
 	return err
 }

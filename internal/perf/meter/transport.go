@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ type Target struct {
 	Family    string        // of IP, for "tcp": "4", "6", or "" for both
 	Address   string        // a path for "unix"
 	Timeout   time.Duration // for each dial
+	Port      int           // from which the first stream of "tcp" comes, and one more for each other one; 0 for any
+	Trace     io.Writer     // what is said on the control connection; nil for nothing
 }
 
 // dial connects, and sends a preamble.
@@ -30,7 +33,11 @@ func (t Target) dial(ctx context.Context, kind byte, run string, window int) (c 
 	if t.Transport == "sdp" {
 		c, err = (&sdp.Dialer{Timeout: t.Timeout}).DialContext(ctx, "sdp", t.Address)
 	} else if err = checkPath(t.Transport, t.Address); err == nil {
-		c, err = (&net.Dialer{Timeout: t.Timeout}).DialContext(ctx, networkOf(t.Transport, t.Family), t.Address)
+		d := &net.Dialer{Timeout: t.Timeout}
+		if t.Port != 0 && kind == data {
+			d.LocalAddr = &net.TCPAddr{Port: t.Port}
+		}
+		c, err = d.DialContext(ctx, networkOf(t.Transport, t.Family), t.Address)
 	}
 	if err != nil {
 		return nil, err

@@ -75,7 +75,8 @@ type message struct {
 	Do     string  `json:"do,omitempty"`
 	Params *Params `json:"params,omitempty"`
 	Side   *Side   `json:"side,omitempty"`
-	Error  string  `json:"error,omitempty"` // in place of an answer
+	Error  string  `json:"error,omitempty"`  // in place of an answer
+	Output string  `json:"output,omitempty"` // of a server, behind its Side, if Params ask for it
 }
 
 // maxLine bounds a line of a server, most of which is a histogram and the counts of each stream. maxOrder bounds one of a
@@ -89,6 +90,7 @@ const (
 type controlConn struct {
 	net.Conn
 	lines *bufio.Scanner
+	trace io.Writer // see Target
 }
 
 // newControlConn makes one of whose other end lines are not longer than most.
@@ -96,7 +98,7 @@ func newControlConn(c net.Conn, most int) *controlConn {
 	lines := bufio.NewScanner(c)
 	lines.Buffer(nil, most)
 	lines.Split(splitLines)
-	return &controlConn{c, lines}
+	return &controlConn{Conn: c, lines: lines}
 }
 
 // splitLines splits lines, and refuses what is none of ours at its first byte. A server of iperf3 sends
@@ -119,6 +121,9 @@ func (c *controlConn) send(m message) error {
 	if err != nil {
 		return err
 	}
+	if c.trace != nil {
+		fmt.Fprintf(c.trace, "send %.2000q\n", b)
+	}
 	if err := c.SetWriteDeadline(time.Now().Add(controlSlack)); err != nil {
 		return err
 	}
@@ -139,6 +144,9 @@ func (c *controlConn) receive(within time.Duration) (m message, err error) {
 			return m, err
 		}
 		return m, io.EOF
+	}
+	if c.trace != nil {
+		fmt.Fprintf(c.trace, "receive %.2000q\n", c.lines.Bytes())
 	}
 	if json.Unmarshal(c.lines.Bytes(), &m) != nil {
 		return m, errNotPerf

@@ -121,9 +121,10 @@ func intervalOf(r *meter.Result, in meter.Interval) object {
 		s, _ := total(in.Streams, sends)
 		return amount(s, in.Start, in.End, in.Omitted, sends)
 	}
-	j := object{"streams": streams, "sum": sum(!r.Reverse)}
+	sends := len(in.Streams) > 0 && in.Streams[0].Sends // a server sends with Reverse
+	j := object{"streams": streams, "sum": sum(sends)}
 	if r.Bidir {
-		j["sum_bidir_reverse"] = sum(false)
+		j["sum_bidir_reverse"] = sum(!sends)
 	}
 	return j
 }
@@ -137,10 +138,11 @@ func endOf(r *meter.Result) object {
 		client := r.Here.Streams[i].Sends
 		streams = append(streams, object{"sender": of(f.sender, client), "receiver": of(f.receiver, client)})
 	}
-	first := sums[number(r.Reverse)]
-	end := object{"streams": streams, "sum_sent": of(first.sender, !r.Reverse), "sum_received": of(first.receiver, !r.Reverse)}
+	sends := r.Here.Streams[0].Sends
+	first, back := sums[number(!sends)], sums[number(sends)]
+	end := object{"streams": streams, "sum_sent": of(first.sender, sends), "sum_received": of(first.receiver, sends)}
 	if r.Bidir {
-		end["sum_sent_bidir_reverse"], end["sum_received_bidir_reverse"] = of(sums[1].sender, false), of(sums[1].receiver, false)
+		end["sum_sent_bidir_reverse"], end["sum_received_bidir_reverse"] = of(back.sender, !sends), of(back.receiver, !sends)
 	}
 	there := r.There
 	if there == nil {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -44,6 +45,37 @@ func result(test string, reverse, bidir bool) *meter.Result {
 		add(false)
 	}
 	return r
+}
+
+// A server's sums are what it has received, or with -R sent, as iperf3's are. It does not know what the client counted.
+func TestJSONOfAServer(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		r := result(meter.Bandwidth, reverse, false)
+		r.Here, r.There = r.There, nil
+		var b bytes.Buffer
+		text := Reporter{W: &b, JSON: true}
+		text.Start(r)
+		text.Interval(r, meter.Interval{End: time.Second, Streams: r.Here.Streams})
+		require.NoError(t, text.End(r, nil, io.Discard))
+		type sum struct {
+			Bytes  float64
+			Sender bool
+		}
+		var got struct {
+			Intervals []struct{ Sum sum }
+			End       struct {
+				Sent     sum `json:"sum_sent"`
+				Received sum `json:"sum_received"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+		assert.Equal(t, sum{9e8, reverse}, got.Intervals[0].Sum)
+		want := [2]sum{{0, false}, {9e8, false}}
+		if reverse {
+			want = [2]sum{{9e8, true}, {0, true}}
+		}
+		assert.Equal(t, want, [2]sum{got.End.Sent, got.End.Received})
+	}
 }
 
 func TestTextOfARun(t *testing.T) {

@@ -168,6 +168,11 @@ func (p *Reporter) End(r *meter.Result, err error, other io.Writer) error {
 	if r != nil {
 		doc["end"] = endOf(r)
 		p.end(r, err)
+		if r.Output != "" {
+			doc["server_output_text"] = r.Output
+			p.event("server_output_text", r.Output)
+			p.printf("\nServer output:\n%s", r.Output)
+		}
 	}
 	if err != nil {
 		doc["error"] = "error - " + err.Error()
@@ -190,7 +195,7 @@ func (p *Reporter) end(r *meter.Result, err error) {
 	if err != nil {
 		got, of := fmt.Sprintf("%.2f", r.Here.Took.Seconds()), fmt.Sprintf("%g s", r.Time.Seconds())
 		if r.Time == 0 {
-			sent, _ := total(r.Here.Streams, !r.Reverse)
+			sent, _ := total(r.Here.Streams, r.Here.Streams[0].Sends)
 			got, of = Bytes(sent.Bytes), Bytes(r.Bytes)
 		}
 		p.printf("Ended early, %s of %s measured: %v\n", got, of, err)

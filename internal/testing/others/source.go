@@ -63,7 +63,7 @@ func (s *source) copy(ctx context.Context, of suite) error {
 		}
 		return os.WriteFile(filepath.Join(s.dir, "go.mod"), []byte("module others\n\ngo 1.26.0\n"), 0o600)
 	}
-	from := target
+	from, mod := target, ""
 	if of.own {
 		from = filepath.Join(s.module, here, target)
 	}
@@ -72,16 +72,20 @@ func (s *source) copy(ctx context.Context, of suite) error {
 		if err != nil {
 			return err
 		}
-		var m struct{ Dir string }
+		var m struct{ Dir, GoMod string }
 		if err := json.Unmarshal([]byte(out), &m); err != nil {
 			return err
 		}
-		from = m.Dir
+		from, mod = m.Dir, m.GoMod
 	}
-	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
+	var text []byte // of a go.mod, for a module that has none
+	_, err := os.Stat(filepath.Join(from, "go.mod"))
+	if err != nil && mod != "" {
+		text, err = os.ReadFile(mod)
+	}
+	if err != nil {
 		return fmt.Errorf("%s is no module: %w", target, err)
 	}
-	var err error
 	if s.origin, err = filepath.Abs(from); err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func (s *source) copy(ctx context.Context, of suite) error {
 		return err
 	}
 	// The module cache is read-only, and a suite may write into its own directory.
-	return filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+	err = filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.Type()&os.ModeSymlink != 0 {
 			return err
 		}
@@ -99,6 +103,10 @@ func (s *source) copy(ctx context.Context, of suite) error {
 		}
 		return os.Chmod(path, i.Mode().Perm()|0o600)
 	})
+	if err == nil && text != nil {
+		err = os.WriteFile(filepath.Join(s.dir, "go.mod"), text, 0o600)
+	}
+	return err
 }
 
 // modfile writes a go.mod that requires this module too, and a go.sum for it. As the go command wants of

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"archive/zip"
+	"bytes"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,4 +56,34 @@ func TestBothTransportsHaveTheSameGoMod(t *testing.T) {
 			require.Equal(t, defaults[0], defaults[1])
 		})
 	}
+}
+
+// An old module, which has no go.mod, has the one that the go command makes of its path.
+func TestAModuleWithoutGoModIsASuite(t *testing.T) {
+	const path, version = "example.org/old", "v1.0.0"
+	proxy, cache := t.TempDir(), t.TempDir()
+	t.Setenv("GOPROXY", "file://"+proxy)
+	t.Setenv("GOSUMDB", "off")
+	t.Setenv("GOMODCACHE", cache)
+	t.Cleanup(func() { // the go command makes it read-only
+		filepath.WalkDir(cache, func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o700) })
+	})
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	w, err := z.Create(path + "@" + version + "/old_test.go")
+	require.NoError(t, err)
+	_, err = io.WriteString(w, "package old\n")
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	dir := filepath.Join(proxy, path, "@v")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	for suffix, text := range map[string]string{"info": `{"Version":"` + version + `"}`, "mod": "module " + path + "\n", "zip": archive.String()} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, version+"."+suffix), []byte(text), 0o600))
+	}
+	src, err := prepare(t.Context(), suite{target: path + "@" + version}, t.TempDir())
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(src.dir, "go.mod"))
+	require.NoError(t, err)
+	require.Equal(t, "module "+path+"\n", string(text))
+	require.FileExists(t, filepath.Join(src.dir, "old_test.go"))
 }

@@ -27,6 +27,8 @@ static int product(void) {
 #define WORDS(M) M(short, short) M(int, int) M(long, long) M(longlong, long long)
 
 void active(void) {
+  shmem_clear_cache_inv(), shmem_set_cache_inv(), shmem_udcflush();
+  shmem_clear_cache_line_inv(data), shmem_set_cache_line_inv(data), shmem_udcflush_line(data);
   WORDS(SUMS) REALS(SUMS) SUMS(complexf, float complex) SUMS(complexd, double complex)
   WORDS(ORDER) REALS(ORDER)
   WORDS(BITS)
