@@ -136,7 +136,6 @@ func (w *writer) outgrow() error {
 func (w *writer) makeRoom() error {
 	progress, err := w.findRoom()
 	if err == nil && !progress {
-		w.askLarger() // room may well come before we park
 		w.waiter.wait()
 	}
 	return err
@@ -149,6 +148,7 @@ func (w *writer) findRoom() (progress bool, err error) {
 	if err == nil && !progress {
 		w.tx.stalled()
 		w.askAgain()
+		w.askLarger() // room may well come before a wait parks
 	}
 	return progress, err
 }
