@@ -145,8 +145,14 @@ func memory(t *testing.T) string {
 // memoryFor is memory for a number of clients.
 func memoryFor(t *testing.T, peers int) string {
 	t.Helper()
+	return serveMemory(t, ivshmem.Options{Size: 16 << 20, Peers: peers, Vectors: 1})
+}
+
+// serveMemory starts a server, and returns its socket.
+func serveMemory(t *testing.T, o ivshmem.Options) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "memory")
-	s, err := ivshmem.NewServer(ivshmem.Options{Size: 16 << 20, Peers: peers, Vectors: 1})
+	s, err := ivshmem.NewServer(o)
 	require.NoError(t, err)
 	ln, err := unixsock.Listen(context.Background(), path)
 	require.NoError(t, err)

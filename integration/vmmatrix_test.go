@@ -5,6 +5,7 @@ package integration
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,9 +14,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/ivshmem"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/require"
 )
@@ -157,6 +160,54 @@ func TestVMsShareAMemory(t *testing.T) {
 	two.end()
 	three.end()
 	endHost(one)
+}
+
+// A machine whose functions have no interrupts is in a server's memory beside another machine and a process of the
+// host. It is killed, stopped and started again, and the other two use each other meanwhile.
+func TestVMWithoutInterrupts(t *testing.T) {
+	s := needVM(t, nil)
+	f, err := os.CreateTemp("/dev/shm", "ntbnet-test-")
+	require.NoError(t, err)
+	file := f.Name()
+	t.Cleanup(func() { os.Remove(file) })
+	require.NoError(t, errors.Join(f.Truncate(fileSize), f.Close()))
+	path := serveMemory(t, ivshmem.Options{File: file, Peers: 6, Vectors: 1})
+	host := startPeer(t, "far", []string{meshSpec(t, 3, 1, func(int) string { return path })})
+	require.Equal(t, "ready", host.readLine())
+	two := s.startVM(t, []string{path, path}, "far", meshSpec(t, 3, 2, func(other int) string { return function(other / 2) }))
+	plain := func() *vm {
+		ends := []string{"file:" + file + ",poll", "file:" + file + ",poll"}
+		v := s.startVM(t, ends, "far", meshSpec(t, 3, 3, func(other int) string { return function(other-1) + ",poll" }))
+		v.ready()
+		return v
+	}
+	two.ready()
+	three := plain()
+	all := func() {
+		for node, p := range map[string]*peer{"node1": host, "node2": two.peer, "node3": three.peer} {
+			for _, other := range []string{"node1", "node2", "node3"} {
+				if other != node {
+					does(p, node, "echo "+other+" 300")
+					does(p, node, "send "+other+" 8388608")
+				}
+			}
+		}
+	}
+	all()
+	lose(host, "node3", three.kill)
+	does(host, "host", "drop")
+	does(host, "host", "send node2 8388608")
+	three = plain()
+	all()
+	lose(two.peer, "node3", func() { require.NoError(t, three.cmd.Process.Signal(syscall.SIGSTOP)) })
+	does(two.peer, "node 2", "drop")
+	does(two.peer, "node 2", "echo node1 300")
+	require.NoError(t, three.cmd.Process.Signal(syscall.SIGCONT))
+	all()
+	two.interrupted()
+	three.end()
+	two.end()
+	endHost(host)
 }
 
 // A contender is a way from one node to another.

@@ -36,6 +36,11 @@ On the host, and in the virtual machine (lspci -D shows the address):
 The function is bound to vfio-pci there, with an IOMMU. Without one, ivshmem:0000:00:03.0,poll
 uses a function that has no driver, and polls.
 
+A machine with an ivshmem-plain, which has no interrupts, beside them:
+  truncate -s 64M /dev/shm/lab; ntb-ivshmem-server --file /dev/shm/lab --peers 6 SOCKET
+  qemu-system-x86_64 ... -device ivshmem-plain,memdev=lab \
+    -object memory-backend-file,id=lab,share=on,mem-path=/dev/shm/lab,size=64M
+
 Flags:
 `
 
@@ -70,6 +75,7 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 	fs := flags.New("ntb-ivshmem-server", stdout, usageHead, usageTail)
 	size := flags.Size(64 << 20)
 	fs.Var(&size, "size", "of each memory, a power of two from 1M to 1T, as in 64M or 1G; SDP needs 2M for 2 ends")
+	fs.StringVar(&o.serve.File, "file", "", "the memory of the one SOCKET is `FILE`, which has its size")
 	fs.IntVar(&o.serve.Peers, "peers", 2, "`N` ends share each memory, 2 to 16; with more than 2 each can read and change all of it")
 	fs.IntVar(&o.serve.Vectors, "vectors", 1, "`N` interrupts for each end, 1 to 64; SDP uses one")
 	mode := fs.String("mode", "0600", "`MODE` of the sockets, in octal")
@@ -79,6 +85,9 @@ func parseOptions(args []string, stdout io.Writer) (*options, error) {
 		return nil, err
 	}
 	o.paths, o.serve.Size = fs.Args(), int64(size)
+	if o.serve.File != "" && (len(o.paths) > 1 || fs.Changed("size")) {
+		return nil, errors.New("--file is the memory of one SOCKET, and has its size: leave --size and other sockets out")
+	}
 	if len(o.paths) == 0 {
 		return nil, errors.New("nothing to do: give the path of a socket, as in ntb-ivshmem-server /run/lab.sock")
 	}
@@ -190,7 +199,7 @@ func newMemory(ctx context.Context, path string, o *options, logger *log.Logger)
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
 	if !o.quiet {
-		size := flags.Size(options.Size)
+		size := flags.Size(server.Memory())
 		logger.Printf("%s: %v for %d ends", path, &size, options.Peers)
 	}
 	return &memory{path, server, ln}, nil

@@ -37,6 +37,11 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{[]string{"--mode", "999", "s"}, "want an octal number"},
 		{[]string{"--mode", "0", "s"}, "want an octal number from 1"},
 		{[]string{"--nonsense", "s"}, "unknown flag: --nonsense"},
+		{[]string{"--file", "f", "s", "t"}, "--file is the memory of one SOCKET"},
+		{[]string{"--file", "f", "--size", "1M", "s"}, "--file is the memory of one SOCKET"},
+		{[]string{"--file", "none", "s"}, "open none: no such file or directory"},
+		{[]string{"--file", "/dev/null", "s"}, "/dev/null: the memory is no file of a file system in memory"},
+		{[]string{"--file", "main_linux.go", "s"}, "main_linux.go: the memory is no file of a file system in memory"},
 		{[]string{long}, "a Unix socket takes at most 107"},
 	} {
 		var out, errs strings.Builder

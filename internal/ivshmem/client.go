@@ -85,10 +85,9 @@ func (c *Client) greet() error {
 		discard(c.conn, memory.file)
 		return fmt.Errorf("message %d in place of the memory", memory.value)
 	}
-	// Other files might not answer, nor close.
-	if _, err := unix.FcntlInt(uintptr(memory.file), unix.F_GET_SEALS, 0); err != nil {
+	if err := inMemory(memory.file); err != nil {
 		discard(c.conn, memory.file)
-		return fmt.Errorf("the memory is no file of a file system in memory: %w", err)
+		return err
 	}
 	c.memory = os.NewFile(uintptr(memory.file), "ivshmem")
 	var st unix.Stat_t
@@ -250,4 +249,12 @@ func (c *Client) release() {
 			f.Close()
 		}
 	}
+}
+
+// inMemory returns an error unless a file is one of a file system in memory. Others might not answer, nor close.
+func inMemory(fd int) error {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil {
+		return fmt.Errorf("the memory is no file of a file system in memory: %w", err)
+	}
+	return nil
 }

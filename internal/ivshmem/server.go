@@ -15,9 +15,12 @@ import (
 
 // Options are what a server hands out.
 type Options struct {
-	Size    int64 // bytes of the memory, a power of two from MinSize to MaxSize
-	Peers   int   // clients at the same time, from 2 to 16
-	Vectors int   // interrupts of each client, from 1 to MaxVectors
+	Size int64 // bytes of the memory, a power of two from MinSize to MaxSize; 0 with File
+	// File, if not "", is the path of the file that is the memory, and has its size. Without it the server makes memory
+	// that cannot be made smaller.
+	File    string
+	Peers   int // clients at the same time, from 2 to 16
+	Vectors int // interrupts of each client, from 1 to MaxVectors
 	// Log, if not nil, is called with one line for each client that comes, goes or is refused.
 	Log func(line string)
 }
@@ -80,11 +83,20 @@ const maxOutbox = 4 * MaxPeers * MaxVectors
 
 // NewServer makes the memory.
 func NewServer(o Options) (*Server, error) {
-	if err := o.Check(); err != nil {
-		return nil, fmt.Errorf("ivshmem: %w", err)
+	fd, err := -1, error(nil)
+	if o.File != "" {
+		fd, err = o.openFile()
 	}
-	fd, err := memfd.Create("ntbnet-ivshmem", o.Size)
+	if err == nil {
+		err = o.Check()
+	}
+	if err == nil && fd < 0 {
+		fd, err = memfd.Create("ntbnet-ivshmem", o.Size)
+	}
 	if err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 		return nil, fmt.Errorf("ivshmem: %w", err)
 	}
 	if o.Log == nil {
@@ -92,6 +104,24 @@ func NewServer(o Options) (*Server, error) {
 	}
 	return &Server{options: o, memory: fd, clients: make(map[int64]*served)}, nil
 }
+
+// openFile opens File, and sets Size.
+func (o *Options) openFile() (fd int, err error) {
+	fd, err = unix.Open(o.File, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", o.File, err)
+	}
+	if err := inMemory(fd); err != nil {
+		return fd, fmt.Errorf("%s: %w (want one below /dev/shm)", o.File, err)
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	o.Size = st.Size
+	return fd, err
+}
+
+// Memory returns how many bytes the memory has.
+func (s *Server) Memory() int64 { return s.options.Size }
 
 // Serve accepts clients of a listener until Close, which also closes the listener. It is
 // called once.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -20,13 +21,12 @@ type attachment struct {
 	opening chan struct{}           // capacity 1: Open is under way
 	closed  chan struct{}           // closed by Close
 	looking sync.WaitGroup          // listen or poll
-	hurried chan struct{}           // capacity 1: an answer may come soon, where this side polls
+	hurried chan struct{}           // capacity 1: an answer may come soon, where a goroutine polls
 	once    sync.Once               // for Close
 	session atomic.Pointer[session] // the latest; stored while opening is held
 	epoch   uint32                  // of the latest session; guarded by opening
 	claim   claim                   // guarded by opening
 	err     error                   // result of Close; guarded by once
-	alarm   alarm                   // poll's, for short pauses
 }
 
 // Attach returns this side's end of a bridge. It maps nothing before Open.
@@ -46,11 +46,7 @@ func Attach(c Config) (ntb.Attachment, error) {
 		}
 		return a, nil
 	}
-	var err error
-	if a.alarm, err = newAlarm(); err != nil {
-		return nil, err
-	}
-	a.looking.Go(a.poll)
+	a.looking.Go(func() { a.poll(a.closed) })
 	return a, nil
 }
 
@@ -66,9 +62,14 @@ func (a *attachment) listen(wait func() error) {
 	}
 }
 
-// poll looks from time to time in place of interrupts.
-func (a *attachment) poll() {
-	defer a.alarm.Close()
+// poll looks from time to time in place of interrupts, until stop is closed.
+func (a *attachment) poll(stop <-chan struct{}) {
+	short, err := newAlarm()
+	if err != nil {
+		slog.Warn("ntbfixed: short pauses take longer", "reason", err)
+	} else {
+		defer short.Close()
+	}
 	var pace Pace
 	timer := time.NewTimer(pace.Next(true))
 	defer timer.Stop()
@@ -78,27 +79,25 @@ func (a *attachment) poll() {
 		case <-timer.C:
 		case <-a.hurried:
 			soon = true
-		case <-a.closed:
+		case <-stop:
 			return
 		}
 		if s := a.session.Load(); s != nil && s.polled() {
 			soon = true
 		}
 		pause := pace.Next(soon)
-		if pause < timerStep && a.alarm.sleep(pause) {
+		if pause < timerStep && err == nil && short.sleep(pause) {
 			pause = 0
 		}
 		timer.Reset(pause)
 	}
 }
 
-// hurry has a side that polls look sooner, since the peer is about to answer.
+// hurry has poll look sooner, if it is under way, since the peer is about to answer.
 func (a *attachment) hurry() {
-	if a.polls() {
-		select {
-		case a.hurried <- struct{}{}:
-		default:
-		}
+	select {
+	case a.hurried <- struct{}{}:
+	default:
 	}
 }
 

@@ -50,7 +50,9 @@ type Config struct {
 	Named bool
 	// Interrupt interrupts the peer whose ID is id, if there is one: the number is the peer's
 	// word. bit is the doorbell for which it does, or 0: where there are several interrupts, it chooses
-	// one of them. It does not block, and interrupts may be lost or arrive as one.
+	// one of them. It does not block, and interrupts may be lost or arrive as one. Nil stands for a side that
+	// has no ID, takes no interrupts and cannot interrupt the peer. The peer then looks at the doorbell words from time
+	// to time, even if it takes interrupts of others.
 	Interrupt func(id uint32, bit int)
 	// Wait waits for interrupts by the peer, each function for one of them, and returns an error when
 	// there will be no more. One goroutine calls each. After any interrupt all doorbell words are looked

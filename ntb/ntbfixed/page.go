@@ -39,6 +39,7 @@ const (
 	// Above an id.
 	interrupted = 1
 	named       = 2
+	mute        = 3 // there is none, and this side interrupts nobody
 )
 
 const (
@@ -95,6 +96,13 @@ func (p *Page) SetID(id uint32, interrupts bool) {
 		p.id = uint64(id) | interrupted<<32
 	}
 }
+
+// SetMute has Publish tell the peer that this side has no id and cannot interrupt it. It is called before the first
+// Publish.
+func (p *Page) SetMute() { p.id = mute << 32 }
+
+// PeerMute reports whether the peer cannot interrupt this side. It is called when Look has returned Ready.
+func (p *Page) PeerMute() bool { return ntb.Load64(p.own, idAt)>>32 == mute }
 
 // PeerID returns the peer's id, and whether the peer takes interrupts by it. It reports false if the peer has
 // none, or has not said so yet.

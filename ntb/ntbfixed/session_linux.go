@@ -81,7 +81,9 @@ func newSession(a *attachment) (*session, error) {
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
 	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
-	if !a.polls() || a.config.Named {
+	if a.config.Interrupt == nil {
+		s.page.SetMute()
+	} else if !a.polls() || a.config.Named {
 		s.page.SetID(a.config.ID, !a.polls())
 	}
 	if a.config.Told {
@@ -119,6 +121,9 @@ func (s *session) begin() {
 	}
 	s.ended = make(chan struct{})
 	s.begun.Store(true)
+	if a := s.attachment; !a.polls() && s.page.PeerMute() {
+		a.looking.Go(func() { a.poll(s.down) })
+	}
 	go s.keepAlive()
 }
 
@@ -326,10 +331,11 @@ func (s *session) polled() bool {
 	return s.look()
 }
 
-// interrupt interrupts the peer for a doorbell, if it takes interrupts.
+// interrupt interrupts the peer for a doorbell, if it takes interrupts and this side can.
 func (s *session) interrupt(bit int) {
-	if id, interrupts, _ := s.page.PeerID(); interrupts {
-		s.attachment.config.Interrupt(id, bit)
+	ring := s.attachment.config.Interrupt
+	if id, interrupts, _ := s.page.PeerID(); interrupts && ring != nil {
+		ring(id, bit)
 	}
 }
 

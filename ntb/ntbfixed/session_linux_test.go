@@ -172,6 +172,34 @@ func TestADoorbellWhoseInterruptIsLostIsFound(t *testing.T) {
 	lost.Store(false)
 }
 
+// A side that takes interrupts looks by itself while the peer cannot interrupt it. Both find what the other one rings, also in
+// the session after.
+func TestAPeerThatCannotInterrupt(t *testing.T) {
+	leak.Check(t)
+	c, b := pair(t, 4<<10)
+	config := c.(*attachment).config
+	a, err := Attach(Config{Own: config.Own, Peer: config.Peer, Stop: func() {}})
+	require.NoError(t, err)
+	defer a.Close()
+	for range 2 {
+		x, y := open(t, a, b)
+		require.True(t, y.(*session).page.PeerMute())
+		require.False(t, x.(*session).page.PeerMute())
+		beats := func() uint64 { return ntb.Load64(x.(*session).own.mem, heartbeatAt) & 0xffffffff } // of y
+		before := beats()
+		const rings = 100
+		for range rings {
+			x.RingDoorbell(3)
+			require.NoError(t, y.WaitDoorbell(3))
+			y.RingDoorbell(5)
+			require.NoError(t, x.WaitDoorbell(5))
+		}
+		require.Less(t, beats()-before, uint64(rings), "y finds a doorbell at its heartbeats only")
+		x.Close()
+		y.Close()
+	}
+}
+
 // The two sides map different parts of the memory. Each window is as large as both can use.
 func TestWindowsOfDifferentSizes(t *testing.T) {
 	leak.Check(t)

@@ -94,7 +94,8 @@ func memoryOf(d *vfio.Device) (file *os.File, from, size int64, err error) {
 }
 
 // AttachResources is AttachFunction by the function's files in sysfs. It needs no VFIO and
-// no IOMMU, and takes no interrupts: it looks for what the peer announces from time to time.
+// no IOMMU, and takes no interrupts: it looks for what the peer announces from time to time. The function may be
+// an ivshmem-plain, which cannot interrupt the peer either, so that the peer looks as well.
 func AttachResources(address string, place Place) (_ ntb.Attachment, err error) {
 	f, err := findFunction(address)
 	if err != nil {
@@ -110,16 +111,18 @@ func AttachResources(address string, place Place) (_ ntb.Attachment, err error) 
 	if err != nil {
 		return nil, taken(err)
 	}
+	end := functionEnd{name: address, place: place, memory: memory, size: size, kind: kind}
+	if f.plain() {
+		return end.attach()
+	}
 	bar, _, err := f.open(fmt.Sprintf("resource%d", registersBAR))
 	if err != nil {
 		return nil, errors.Join(err, memory.Close())
 	}
 	defer bar.Close()
-	regs, err := mapRegisters(int(bar.Fd()), 0)
-	if err != nil {
+	if end.regs, err = mapRegisters(int(bar.Fd()), 0); err != nil {
 		return nil, errors.Join(taken(err), memory.Close())
 	}
-	end := functionEnd{name: address, place: place, memory: memory, size: size, kind: kind, regs: regs}
 	return end.attach()
 }
 
@@ -139,7 +142,7 @@ type functionEnd struct {
 	from   int64 // where the memory begins in its file
 	size   int64
 	kind   ntb.MemoryKind
-	regs   registers
+	regs   registers    // none of an ivshmem-plain
 	wait   func() error // nil if there are no interrupts
 	stop   func() error // nil if wait is
 }
@@ -147,8 +150,10 @@ type functionEnd struct {
 func (e *functionEnd) attach() (ntb.Attachment, error) {
 	config := ntbfixed.Config{
 		Kind: e.kind, Backend: "ivshmem", Untrusted: true, RemoteCPU: true, Revocable: true,
-		ID: e.regs.position(), Named: true, Interrupt: func(id uint32, _ int) { e.regs.ring(id) },
 		Stop: func() { e.close() },
+	}
+	if e.regs.mem != nil {
+		config.ID, config.Named, config.Interrupt = e.regs.position(), true, func(id uint32, _ int) { e.regs.ring(id) }
 	}
 	if e.wait != nil {
 		config.Wait = []func() error{e.wait}
@@ -173,5 +178,8 @@ func (e *functionEnd) close() error {
 	if e.stop != nil {
 		err = e.stop()
 	}
-	return errors.Join(err, e.regs.unmap(), e.memory.Close())
+	if e.regs.mem != nil {
+		err = errors.Join(err, e.regs.unmap())
+	}
+	return errors.Join(err, e.memory.Close())
 }

@@ -25,6 +25,7 @@ const (
 	deviceID = 0x1110
 
 	registersBAR = 0
+	vectorsBAR   = 1 // of ivshmem-doorbell only
 	memoryBAR    = 2
 
 	doorbellAt = 12 // of 32 bits: the client's number above the vector's
@@ -108,6 +109,12 @@ func maps(file *os.File) error {
 		return fmt.Errorf("%w: map %s: %w", errLockedDown, file.Name(), err)
 	}
 	return fmt.Errorf("ntbivshmem: map %s: %w", file.Name(), err)
+}
+
+// plain reports whether the function has no interrupts, and no number at a server.
+func (f *function) plain() bool {
+	_, err := os.Stat(filepath.Join(f.dir, fmt.Sprintf("resource%d", vectorsBAR)))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // enable has the function answer for its BARs.
