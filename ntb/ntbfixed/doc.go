@@ -43,8 +43,8 @@
 //
 // A side that takes interrupts writes its id into the peer's page, and the peer passes it to its
 // own way to interrupt. A side that takes none looks at the doorbell words instead. It looks 20 µs
-// after it found one rung or rang one, then after twice as long each time, up to a millisecond.
-// After a second without any it looks every 10 ms. So does a side that takes interrupts, while the session's
+// after it found one rung or rang one, and less often the longer ago that is: after a millisecond where that is 64 ms, and each
+// 10 ms in the end. So does a side that takes interrupts, while the session's
 // peer cannot interrupt it.
 //
 // There is no Reclaim, because memory that an IOMMU has pinned cannot be given back.
