@@ -28,6 +28,7 @@ var roles = map[string]func(args []string) error{
 	"serve":  serve,
 	"load":   load,
 	"wake":   wake,
+	"build":  build,
 	"idle":   idle,
 	"shmipc": serveShmipc,
 	"word":   answerWords,

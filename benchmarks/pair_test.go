@@ -33,6 +33,7 @@ type pair struct {
 	peer    *process
 	streams map[string]string // where the peer serves, by network
 	http    map[string]string
+	rpc     map[string]string
 }
 
 // pairs holds the open pairs, by the options of their fabric, until all benchmarks have ended.
@@ -53,7 +54,7 @@ func pairOf(b *testing.B, options string) *pair {
 }
 
 func openPair(options string) (p *pair, err error) {
-	p = &pair{name: freshName(), streams: map[string]string{}, http: map[string]string{}}
+	p = &pair{name: freshName(), streams: map[string]string{}, http: map[string]string{}, rpc: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -74,7 +75,7 @@ func openPair(options string) (p *pair, err error) {
 			return p, err
 		}
 		f := strings.Fields(line)
-		p.streams[f[0]], p.http[f[0]] = f[1], f[2]
+		p.streams[f[0]], p.http[f[0]], p.rpc[f[0]] = f[1], f[2], f[3]
 		if err := p.verify(f[0]); err != nil {
 			return p, fmt.Errorf("%s: %w", f[0], err)
 		}
@@ -165,7 +166,7 @@ func command(op op, size, to int) []byte {
 }
 
 // serve is the role of a pair's other process. Its arguments are the directory of the
-// sockets and the fabric. It writes a line for each network: where streams and HTTP are
+// sockets and the fabric. It writes a line for each network: where streams, HTTP and gRPC are
 // served.
 func serve(args []string) error {
 	f, err := sdp.Open(args[1])
@@ -175,11 +176,14 @@ func serve(args []string) error {
 	defer leave(f, args[1])
 	web := &http.Server{Handler: http.HandlerFunc(body)}
 	defer web.Close()
+	calls := rpcServer()
+	defer calls.Stop()
 	for _, network := range networks {
-		var at [2]net.Addr
+		var at [3]net.Addr
 		for i, do := range []func(net.Listener){
 			func(ln net.Listener) { serveAll(ln, nil) },
 			func(ln net.Listener) { _ = web.Serve(ln) },
+			func(ln net.Listener) { _ = calls.Serve(ln) },
 		} {
 			ln, err := listen(f, network, filepath.Join(args[0], strconv.Itoa(i)))
 			if err != nil {
@@ -189,7 +193,7 @@ func serve(args []string) error {
 			at[i] = ln.Addr()
 			go do(ln)
 		}
-		fmt.Println(network, at[0], at[1])
+		fmt.Println(network, at[0], at[1], at[2])
 	}
 	return untilParentEnds()
 }

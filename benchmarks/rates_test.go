@@ -6,25 +6,30 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// besides are what other processes do meanwhile: nothing, compute, or wake often for a moment.
+// besides are what other processes do meanwhile: nothing, compute, wake often for a moment, or build a program.
 var besides = []struct {
 	name, role string
 	n          int
-}{{"nothing", "", 0}, {"loops2", "load", 2}, {"loops4", "load", 4}, {"wakers6", "wake", 6}}
+}{{"nothing", "", 0}, {"loops2", "load", 2}, {"loops4", "load", 4}, {"wakers6", "wake", 6}, {"build", "build", 1}}
 
 // BenchmarkRates makes requests at a rate, whatever the answers take. Clients sleep by timers between requests, as those of a server do,
 // and each has a connection. A request's time begins when its client has slept, or when it was due if its client was still busy then.
 // An operation is a round, in which each transport has a turn of
 // half a second, and SDP another one: "again" says how far figures differ without any change. Figures are medians of the rounds: the
 // median, the 90th and the 99th percentile of the answers' times, and the processor time of both processes for a request. Those
-// with a / are ratios.
+// with a / are ratios. For rows under a quota, run it in a cgroup with cpu.max:
+//
+//	mkdir /sys/fs/cgroup/quota && echo "50000 100000" >/sys/fs/cgroup/quota/cpu.max
+//	(echo $BASHPID >/sys/fs/cgroup/quota/cgroup.procs; exec go test -run '^$' -bench Rates/beside=nothing -benchtime 5x)
 func BenchmarkRates(b *testing.B) {
 	for _, beside := range besides {
 		for _, c := range []struct{ conns, rate, size int }{
@@ -37,6 +42,9 @@ func BenchmarkRates(b *testing.B) {
 				})
 			})
 		}
+		b.Run(fmt.Sprintf("beside=%s/test=grpc/conns=32/rate=10000/size=64", beside.name), func(b *testing.B) {
+			rates(b, beside.role, beside.n, 32, 10000, func(p *pair, network string) (request, error) { return p.callOnce(network, 64) })
+		})
 		for _, rate := range []int{1000, 10000} {
 			b.Run(fmt.Sprintf("beside=%s/test=http/conns=32/rate=%d/size=1K", beside.name, rate), func(b *testing.B) {
 				rates(b, beside.role, beside.n, 32, rate, func(p *pair, network string) (request, error) {
@@ -164,6 +172,19 @@ func (p *pair) cpu(b *testing.B) (us float64) {
 		us += float64(t) / 1e3
 	}
 	return us
+}
+
+// build builds part of the standard library again and again.
+func build([]string) error {
+	exitWithParent()
+	fmt.Println("builds")
+	for {
+		cmd := exec.Command("go", "build", "-a", "net/http")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
 }
 
 // wake wakes each 100 µs and computes for 20.
