@@ -87,7 +87,7 @@ func buildLibSDP(b *testing.B) string {
 	program, lib := filepath.Join(dir, "libsdp"), filepath.Join(dir, "lib")
 	for _, command := range [][]string{
 		{"../cmd/libsdp/install", dir},
-		{"gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(dir, "include"), "-o", program, "testdata/libsdp.c", "-L" + lib, "-lsdp", "-Wl,-rpath," + lib},
+		{"gcc", "-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(dir, "include"), "-o", program, "testdata/libsdp.c", "-L" + lib, "-lsdp", "-Wl,-rpath," + lib},
 	} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)
@@ -111,9 +111,10 @@ func BenchmarkLibSDP(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { // the server has no end of its own
-			p.Process.Kill()
-			p.Wait()
+		b.Cleanup(func() {
+			if err := p.end(); err != nil {
+				b.Errorf("%v: %v", args, err)
+			}
 		})
 		return p
 	}

@@ -1,6 +1,7 @@
 /* libsdp serve: prints its address, and does what benchmarks' commands say: a byte, the size, and a number that
    does not count. 1 sends each message back, 2 reads until the end and answers how many bytes came.
    libsdp client ADDRESS: reads lines "op size count", and prints how many ns the messages took, behind an eighth as many. */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,14 @@ static void client(const char *address, int op, uint32_t size, long count) {
   free(b);
 }
 
+/* ends ends the process when its standard input does. */
+static void *ends(void *arg) {
+  while (getchar() != EOF) {
+  }
+  exit(0);
+  return arg;
+}
+
 int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "client") == 0) {
     int op;
@@ -93,6 +102,9 @@ int main(int argc, char **argv) {
   }
   if (argc != 2 || strcmp(argv[1], "serve") != 0)
     return 2;
+  pthread_t t;
+  if (pthread_create(&t, NULL, ends, NULL) != 0)
+    return 1;
   int ln = (int)must(sdp_listen("sdp", "localhost:0", 0), "listen");
   char name[128];
   must(sdp_name(ln, SDP_LOCAL, name, sizeof name), "name");

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static __thread struct {
   char text[SDPX_TEXT];
@@ -26,9 +27,16 @@ static int forked;
 
 static void in_child(void) { forked = 1; }
 
+/* At exit the sockets are closed. Calls of other threads that this ends do not return, as with sockets. */
+static int exiting;
+static pthread_t exits;
+
 static void at_exit(void) {
-  if (!forked)
-    sdpExit();
+  if (forked)
+    return;
+  exits = pthread_self();
+  __atomic_store_n(&exiting, 1, __ATOMIC_RELEASE);
+  sdpExit();
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -47,6 +55,8 @@ static long long fail(int error) {
 static long long result(long long r) {
   if (__builtin_expect(r >= 0, 1))
     return r;
+  while (__atomic_load_n(&exiting, __ATOMIC_ACQUIRE) && !pthread_equal(exits, pthread_self()))
+    pause();
   fail((int)-r);
   if (last.said)
     last.error = 0;

@@ -24,7 +24,7 @@
    That of sdp_fd may be duplicated; it stays what sdp_fd says.
 
    EXIT. exit closes what is open as sdp_close does, behind the program's functions of atexit.
-   After _exit and a signal that kills, peers read what was written, and then ECONNRESET.
+   Calls of other threads that fail then do not return. After _exit and a signal that kills, peers read what was written, and then ECONNRESET.
 
    SIGNALS. Handlers of the program run on its own threads. A peer that has gone is EPIPE, without
    SIGPIPE. Handlers must not call the library, and need SA_ONSTACK. */

@@ -1,7 +1,13 @@
-/* exits ADDRESS: writes, and ends without sdp_close. A child exits before. */
+/* exits ADDRESS: writes, and ends without sdp_close, while a thread reads. A child exits before. */
 #include "test.h"
 
 #include <sys/wait.h>
+
+static void *reads(void *arg) {
+  char b;
+  sdp_read((int)(long)arg, &b, 1);
+  _exit(3);
+}
 
 int main(int argc, char **argv) {
   check(argc == 2);
@@ -12,5 +18,7 @@ int main(int argc, char **argv) {
     exit(0);
   check(waitpid(child, NULL, 0) == child);
   check(must(sdp_write(c, "and behind", 10)) == 10);
+  start(reads, (void *)(long)c);
+  usleep(10000);
   return 0;
 }
