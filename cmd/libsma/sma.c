@@ -83,6 +83,7 @@ int sma_init(const char *name, int requested, int *provided) {
   if (state != OPEN) {
     if (sma_unshare() != 0)
       sma_die(name, "no memory for %zu bytes of static data", sma.data_size);
+    sma.data_size = 0;
     smaOpen(name, sma_static_size());
     if (state == NOT_YET)
       on_exit(at_exit, NULL);

@@ -73,7 +73,6 @@ int sma_unshare(void) {
   copy(own, sma.data, sma.data_size);
   if (mremap(own, sma.data_size, sma.data_size, MREMAP_MAYMOVE | MREMAP_FIXED, sma.data) == MAP_FAILED)
     return -1;
-  sma.data_size = 0;
   return 0;
 }
 

@@ -125,7 +125,7 @@ func (c *Ctx) Quiet() error {
 	return c.Err()
 }
 
-// QuietPEs is Quiet for the operations on some PEs. Like Quiet it returns a failure of any of the context's operations.
+// QuietPEs is Quiet for the operations on some PEs (pair S18). Like Quiet it returns a failure of any of the context's operations.
 func (c *Ctx) QuietPEs(pes []int) error {
 	fullFence()
 	var far []*Peer

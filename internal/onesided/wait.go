@@ -2,6 +2,7 @@ package onesided
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,28 +22,48 @@ import (
 
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
-	mu   lock.Mutex[lock.Sleeper]
-	bell chan struct{} // closed by the next wake; nil if none sleeps; guarded by mu
+	mu     lock.Mutex[lock.Sleeper]
+	asleep []chan struct{} // one empty channel for each that sleeps; guarded by mu
+	spare  []chan struct{} // channels for reuse; guarded by mu
 }
 
-// add returns a channel that the next wake closes.
-func (s *sleepers) add() <-chan struct{} {
+// add returns a channel on which the next wake sends. The caller passes it to
+// remove afterwards.
+func (s *sleepers) add() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bell == nil {
-		s.bell = make(chan struct{})
+	if len(s.spare) == 0 {
+		s.spare = append(s.spare, make(chan struct{}, 1))
 	}
-	return s.bell
+	last := len(s.spare) - 1
+	bell := s.spare[last]
+	s.spare = s.spare[:last]
+	s.asleep = append(s.asleep, bell)
+	return bell
+}
+
+// remove ends what add began, whether woken or not.
+func (s *sleepers) remove(bell chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.asleep, bell); i >= 0 {
+		s.asleep = slices.Delete(s.asleep, i, i+1)
+	}
+	select {
+	case <-bell:
+	default:
+	}
+	s.spare = append(s.spare, bell)
 }
 
 // wake wakes all sleepers.
 func (s *sleepers) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bell != nil {
-		close(s.bell)
-		s.bell = nil
+	for _, bell := range s.asleep {
+		bell <- struct{}{} // there is room: each channel is sent to once
 	}
+	s.asleep = s.asleep[:0]
 }
 
 // Wait returns nil when look returns true, either at once or after a PE has stored
@@ -83,6 +104,7 @@ func (s *Space) spin(look func() bool) bool {
 // pairs with Peer.Stored (pair S8).
 func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	bell := s.sleepers.add()
+	defer s.sleepers.remove(bell)
 	arm := atomic.AddUint32(s.self.arm, 1)
 	s.publishArm(arm)
 	again, armed := s.recheck, true

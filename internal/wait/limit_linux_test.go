@@ -32,7 +32,7 @@ func TestOneProcessor(t *testing.T) {
 	require.Equal(t, None, s.Spin(&testSource{ready: 1}))
 	s.Remote = true
 	require.Equal(t, Hit, s.Spin(&testSource{ready: 1}))
-	require.True(t, enter(time.Now(), true))
+	require.True(t, enter(clock(), true))
 	require.Equal(t, None, s.Spin(&testSource{ready: 1}), "one at a time")
 	leave()
 }

@@ -22,37 +22,40 @@ const (
 	LookAgain = time.Millisecond
 )
 
-// processors is what this process knows of its processors. All its waits share it.
+// processors is what this process knows of its processors. All its waits share it. Times are nanoseconds since epoch.
 var processors = struct {
 	epoch time.Time // constant
 
 	spinning atomic.Int32 // goroutines that spin
 	most     atomic.Int32 // of them, when GOMAXPROCS was last read
-	read     atomic.Int64 // when that was, in nanoseconds since epoch
+	read     atomic.Int64 // when that was
 
-	scarce atomic.Int64  // processors are scarce until then, in nanoseconds since epoch
-	lasts  atomic.Int64  // how long the last event counts
+	scarce atomic.Int64  // processors are scarce until then
+	lasts  atomic.Int64  // how long the last event counts, in nanoseconds
 	taken  atomic.Uint64 // events
 }{epoch: time.Now()}
 
 // Taken returns how often the system took the processor from a goroutine of this process that spun or yielded.
 func Taken() uint64 { return processors.taken.Load() }
 
+// clock returns the time since epoch.
+func clock() time.Duration { return time.Since(processors.epoch) }
+
 // scarce reports whether processors are scarce at the time now.
-func scarce(now time.Time) bool {
+func scarce(now time.Duration) bool {
 	until := processors.scarce.Load()
-	return until != 0 && int64(now.Sub(processors.epoch)) < until
+	return until != 0 && int64(now) < until
 }
 
 // look is called at the time now by a spin that had its processor at the time before. It reports whether
 // the system took it meanwhile.
-func look(before, now time.Time) bool {
-	if now.Sub(before) < lostFor || virtual.Poll != nil {
+func look(before, now time.Duration) bool {
+	if now-before < lostFor || virtual.Poll != nil {
 		return false
 	}
 	p := &processors
 	p.taken.Add(1)
-	since, lasts := int64(now.Sub(p.epoch)), p.lasts.Load()
+	since, lasts := int64(now), p.lasts.Load()
 	if since < p.scarce.Load()+lasts {
 		lasts = min(2*lasts, int64(scarceMost))
 	} else {
@@ -65,7 +68,7 @@ func look(before, now time.Time) bool {
 
 // enter reports whether one more goroutine may spin. If so, it must leave. remote says that another machine's
 // processors end the wait: only then can it end while it spins on the only processor.
-func enter(now time.Time, remote bool) bool {
+func enter(now time.Duration, remote bool) bool {
 	if processors.spinning.Add(1) > limit(now, remote) {
 		leave()
 		return false
@@ -77,7 +80,7 @@ func leave() { processors.spinning.Add(-1) }
 
 // limit returns how many goroutines may spin at the same time: half of GOMAXPROCS, so that as many processors are left to
 // those that work.
-func limit(now time.Time, remote bool) int32 {
+func limit(now time.Duration, remote bool) int32 {
 	switch {
 	case virtual.Poll != nil:
 		return math.MaxInt32
@@ -86,7 +89,7 @@ func limit(now time.Time, remote bool) int32 {
 	}
 	p := &processors
 	// To ask for GOMAXPROCS takes a lock of the scheduler.
-	if since := int64(now.Sub(p.epoch)); p.most.Load() == 0 || since > p.read.Load()+int64(scarceLeast) {
+	if since := int64(now); p.most.Load() == 0 || since > p.read.Load()+int64(scarceLeast) {
 		p.read.Store(since)
 		p.most.Store(int32(runtime.GOMAXPROCS(0)+1) / 2)
 	}

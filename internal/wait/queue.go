@@ -51,9 +51,9 @@ type ticket struct {
 	accepted bool          // this end of the connection has accepted it
 
 	// The goroutine that waits owns the following.
-	began  time.Time // of its turn
-	hits   uint64    // of the Spinner at that time
-	parked bool      // for want of a place
+	began  time.Duration // of its turn
+	hits   uint64        // of the Spinner at that time
+	parked bool          // for want of a place
 
 	// Queue.mu guards the following.
 	src Source  // of the wait under way
@@ -77,7 +77,7 @@ func (s *Spinner) Accepted() {
 func (s *Spinner) TakeTurn(src Source) Outcome {
 	t := s.ticket
 	o := t.sleep(src)
-	t.began, t.hits = time.Now(), s.counts.Hits
+	t.began, t.hits = clock(), s.counts.Hits
 	switch s.counts.Spins++; o {
 	case Hit:
 		s.hit()
@@ -116,11 +116,11 @@ func (t *ticket) refuse() Outcome {
 }
 
 // turnOver reports whether another wait has the turn now, because this one was over.
-func (t *ticket) turnOver(now time.Time, hits uint64) bool {
-	if t == nil || now.Sub(t.began) < aTurn {
+func (t *ticket) turnOver(now time.Duration, hits uint64) bool {
+	if t == nil || now-t.began < aTurn {
 		return false
 	}
-	quick := now.Sub(t.began) <= time.Duration(hits-t.hits)*quickHit
+	quick := now-t.began <= time.Duration(hits-t.hits)*quickHit
 	t.began, t.hits = now, hits
 	return t.queue.next(quick)
 }

@@ -184,7 +184,7 @@ func turning(t *testing.T) (*Spinner, *seat) {
 	q.without.Add(manyWaits) // so that it stays open
 	s := NewSpinner(Config{Budget: time.Hour})
 	s.Join(q, make(chan struct{}, 1))
-	s.ticket.began = time.Now()
+	s.ticket.began = clock()
 	m := &seat{ticket: newTicket(q)}
 	require.True(t, q.add(m.ticket, &m.flags))
 	q.timer.Stop()
@@ -220,7 +220,7 @@ func aTurnEnds(t *testing.T) {
 		time.Sleep(time.Microsecond)
 	}
 	require.Len(t, m.wake, 1)
-	require.GreaterOrEqual(t, time.Since(began), aTurn)
+	require.GreaterOrEqual(t, clock()-began, aTurn)
 }
 
 func TestATurnGoesOnWhereNobodyIsReady(t *testing.T) { synctest.Test(t, aTurnGoesOnWhereNobodyIsReady) }
@@ -251,7 +251,7 @@ func TestAWaitWithoutAPlaceTakesATurn(t *testing.T) { synctest.Test(t, aWaitWith
 func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 	s, m := turning(t)
 	m.queue.looked = true
-	for enter(time.Now(), false) {
+	for enter(clock(), false) {
 		t.Cleanup(leave)
 	}
 	src := new(flags)

@@ -111,8 +111,8 @@ func (s *Spinner) Counts() Counts { return s.counts }
 
 // Spin polls until src is ready or stopped, or the time is used up, or another wait has its turn.
 func (s *Spinner) Spin(src Source) Outcome {
-	var p spin
-	if o := p.begin(s); o != Hit {
+	p := spin{s: s}
+	if o := p.begin(); o != Hit {
 		return o
 	}
 	defer p.end()
@@ -124,7 +124,7 @@ func (s *Spinner) Spin(src Source) Outcome {
 		case src.Stopped():
 			s.Miss()
 			return Stopped
-		case s.ticket.waitsLong(p.looked.Sub(p.start)):
+		case s.ticket.waitsLong(p.looked - p.start):
 			return Queued
 		case p.over():
 			s.Miss()
@@ -139,8 +139,8 @@ func (s *Spinner) Spin(src Source) Outcome {
 // Poll polls until look returns true, and reports that, or the time is used up. It is Spin for waits that a function
 // ends, and does not keep that.
 func (s *Spinner) Poll(look func() bool) bool {
-	var p spin
-	if p.begin(s) != Hit {
+	p := spin{s: s}
+	if p.begin() != Hit {
 		return look()
 	}
 	defer p.end()
@@ -172,24 +172,24 @@ func (s *Spinner) Miss() {
 // process. It does nothing where another machine was rung, nor while processors are scarce: then another process might have a
 // turn.
 func (s *Spinner) Rang() {
-	now := time.Now()
+	now := clock()
 	if s.Remote || s.Budget == 0 || virtual.Poll != nil || scarce(now) {
 		return
 	}
 	if !s.Thread {
 		runtime.Gosched()
 	}
-	if ran := time.Now(); ran.Sub(now) < aWake {
+	if ran := clock(); ran-now < aWake {
 		Yield()
-		look(ran, time.Now())
+		look(ran, clock())
 	}
 }
 
 // spin is one spin of a Spinner.
 type spin struct {
 	s       *Spinner
-	start   time.Time // later by what does not count
-	looked  time.Time // when the clock was last read
+	start   time.Duration // later by what does not count
+	looked  time.Duration // when the clock was last read
 	budget  time.Duration
 	polls   int
 	yieldAt int // the poll after which other goroutines run
@@ -197,7 +197,8 @@ type spin struct {
 }
 
 // begin returns Hit if the spin begins, and else how it ends.
-func (p *spin) begin(s *Spinner) Outcome {
+func (p *spin) begin() Outcome {
+	s := p.s
 	if s.Budget <= 0 {
 		return None
 	}
@@ -205,7 +206,7 @@ func (p *spin) begin(s *Spinner) Outcome {
 		s.skips--
 		return None
 	}
-	now := time.Now()
+	now := clock()
 	if s.misses > 1 && scarce(now) {
 		s.counts.Spared++
 		return None
@@ -213,7 +214,7 @@ func (p *spin) begin(s *Spinner) Outcome {
 	if !s.Always && !enter(now, s.Remote) {
 		return s.ticket.refuse()
 	}
-	*p = spin{s: s, start: now, looked: now, budget: s.ticket.budget(s.Budget), yieldAt: pollsACheck << s.rare}
+	p.start, p.looked, p.budget, p.yieldAt = now, now, s.ticket.budget(s.Budget), pollsACheck<<s.rare
 	if s.Thread {
 		p.yieldAt = math.MaxInt
 	}
@@ -254,7 +255,7 @@ func (p *spin) next() bool {
 
 // look reads the clock.
 func (p *spin) look() {
-	now := time.Now()
+	now := clock()
 	p.lost = look(p.looked, now) || p.lost
 	p.looked = now
 }
@@ -262,10 +263,10 @@ func (p *spin) look() {
 // goroutines lets other goroutines run. Only the first time says how rare to make it: later there are seldom any.
 func (p *spin) goroutines() {
 	runtime.Gosched()
-	now := time.Now()
+	now := clock()
 	switch rare := &p.s.rare; {
 	case p.yieldAt > pollsACheck<<*rare: // not the first
-	case now.Sub(p.looked) < emptyYield:
+	case now-p.looked < emptyYield:
 		*rare = min(*rare+1, most)
 	default:
 		*rare = 0
@@ -288,9 +289,9 @@ func (p *spin) yield() bool {
 	before := p.looked
 	p.s.Yield()
 	p.look()
-	p.start = p.start.Add(p.looked.Sub(before))
+	p.start += p.looked - before
 	return p.lost
 }
 
 // over reports whether the time is used up.
-func (p *spin) over() bool { return p.looked.Sub(p.start) > p.budget || p.lost && p.s.Yield != nil }
+func (p *spin) over() bool { return p.looked-p.start > p.budget || p.lost && p.s.Yield != nil }

@@ -27,7 +27,7 @@ func (s *testSource) Ready() bool {
 func (s *testSource) Stopped() bool { return s.stopped > 0 && s.polls >= s.stopped }
 
 func skipOneProcessor(t *testing.T) {
-	if limit(time.Now(), false) == 0 {
+	if limit(clock(), false) == 0 {
 		t.Skip("nobody spins on one processor")
 	}
 }
@@ -161,24 +161,24 @@ func TestSpinsThatFindNothingRestWhileProcessorsAreScarce(t *testing.T) {
 
 func TestProcessorsAreScarceForAsLongAsTheyGetLost(t *testing.T) {
 	forgetScarcity(t)
-	now := time.Now()
+	now := clock()
 	event := func(after time.Duration) {
-		now = now.Add(after)
-		require.True(t, look(now.Add(-lostFor), now))
+		now += after
+		require.True(t, look(now-lostFor, now))
 	}
 	require.False(t, scarce(now))
 	taken := Taken()
-	require.False(t, look(now, now.Add(lostFor-1)))
+	require.False(t, look(now, now+lostFor-1))
 	event(0)
 	require.Equal(t, taken+1, Taken())
 	for lasts := scarceLeast; lasts < scarceMost; lasts = min(2*lasts, scarceMost) {
-		require.True(t, scarce(now.Add(lasts-1)))
-		require.False(t, scarce(now.Add(lasts)))
+		require.True(t, scarce(now+lasts-1))
+		require.False(t, scarce(now+lasts))
 		event(2*lasts - 1)
 	}
-	require.False(t, scarce(now.Add(scarceMost)), "no longer")
+	require.False(t, scarce(now+scarceMost), "no longer")
 	event(2 * scarceMost)
-	require.False(t, scarce(now.Add(scarceLeast)), "one event is forgotten")
+	require.False(t, scarce(now+scarceLeast), "one event is forgotten")
 }
 
 // A spin from which the system takes the processor, and a yield that takes long, are noticed.
@@ -190,7 +190,7 @@ func TestSpinsNoticeWhatTheSystemTakes(t *testing.T) {
 	taken := Taken()
 	require.Equal(t, Stopped, s.Spin(sleeps))
 	require.Greater(t, Taken(), taken)
-	require.True(t, scarce(time.Now()))
+	require.True(t, scarce(clock()))
 
 	forgetScarcity(t)
 	taken = Taken()
@@ -219,7 +219,7 @@ func TestASpinYields(t *testing.T) {
 
 // A wait that is always to spin does so beyond the limit, and takes no place.
 func TestSomeWaitsAlwaysSpin(t *testing.T) {
-	for enter(time.Now(), false) {
+	for enter(clock(), false) {
 		defer leave()
 	}
 	for range 100 {
