@@ -400,14 +400,19 @@ func (p *Pool) remove(c *Pair) {
 // SpinUntil polls done, and what the peer announces, for as long as a dial may
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
-	s := p.Spinner()
+	c := p.spins()
+	c.Once = true
+	s := wait.NewSpinner(c)
 	return s.Spin(&announced{p.peer, done}) == wait.Hit || done()
 }
 
-// Spinner returns a Spinner with the pool's options, for Spin. It polls longer than a Read, as the other process may have to be
-// woken for an answer, or for the next dial.
-func (p *Pool) Spinner() wait.Spinner {
-	return wait.NewSpinner(wait.Config{Budget: wait.ManyTimes * p.opts.Spin, Remote: p.peer.Caps().RemoteCPU})
+// Spinner returns a Spinner with the pool's options, for Spin.
+func (p *Pool) Spinner() wait.Spinner { return wait.NewSpinner(p.spins()) }
+
+// spins says how set-up waits. It polls longer than a Read, as the other process may have to be woken for an answer, or for the
+// next dial.
+func (p *Pool) spins() wait.Config {
+	return wait.Config{Budget: wait.ManyTimes * p.opts.Spin, Remote: p.peer.Caps().RemoteCPU, Thread: onThreads}
 }
 
 // Spin is SpinUntil for the waits of one kind. s remembers how they ended, and decides

@@ -73,16 +73,19 @@ func (w *laneWorker) round() (worked, more bool) {
 // poll polls the lane for a while, if it had work. It reports whether there is some. If not, the
 // neighbour rings when there is.
 func (w *laneWorker) poll(worked bool) bool {
-	if worked || w.othersPoll() {
-		w.pollBoth()
-		w.polls = w.in.polls.Load()
+	others := w.in.polls.Load() - w.polls
+	if (worked || others > 0) && w.spinner.Budget > 0 {
+		w.polls += others
 		o := w.spinner.Spin(w)
 		w.in.yields.Store(w.spinner.Counts().Yields)
 		if o == wait.Hit {
 			return true
 		}
 		w.pollOwn()
-		if o == wait.Stopped || w.polledByOther() {
+		if o == wait.Stopped {
+			w.spinner.Relieved()
+		}
+		if o == wait.Stopped || o == wait.None && others >= restAfter || w.polledByOther() {
 			w.rest()
 			return true
 		}
@@ -93,6 +96,7 @@ func (w *laneWorker) poll(worked bool) bool {
 // Ready implements wait.Source. What has come for the worker of the other side is taken at once, which may go on for ever, but ends
 // with the link.
 func (w *laneWorker) Ready() bool {
+	w.pollBoth()
 	w.found = w.in.link.dev.LinkUp() && w.pollOther()
 	return w.found || w.in.ready() || w.out.roomCame()
 }
@@ -140,7 +144,10 @@ func (w *laneWorker) rest() {
 // pollBoth makes w the worker that polls the lane of the other side as well, unless that one's does.
 func (w *laneWorker) pollBoth() {
 	l := w.in.link
-	w.pollsBoth = w.pollsBoth || l.direction <= Right && l.router.pollsBoth[w.in.index].CompareAndSwap(false, true)
+	if !w.pollsBoth && l.direction <= Right {
+		both := &l.router.pollsBoth[w.in.index]
+		w.pollsBoth = !both.Load() && both.CompareAndSwap(false, true)
+	}
 }
 
 // pollOwn ends pollBoth. The worker of the other lane goes on, if it rests.

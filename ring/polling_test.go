@@ -288,7 +288,7 @@ func skipOnOneProcessor(t *testing.T) {
 // to ring.
 func TestAWorkerLeavesItsLaneToTheOneThatPollsIt(t *testing.T) {
 	w := newWaiting(t)
-	worker, leader := w.worker(0), w.n.router.sides[Right].Load().worker(0)
+	worker, leader := w.worker(time.Nanosecond), w.n.router.sides[Right].Load().worker(0)
 	require.False(t, worker.poll(true), "no worker polls this lane")
 
 	leader.pollBoth()

@@ -26,12 +26,14 @@ const (
 var processors = struct {
 	epoch time.Time // constant
 
-	spinning atomic.Int32 // goroutines that spin
-	most     atomic.Int32 // of them, when GOMAXPROCS was last read
-	read     atomic.Int64 // when that was
+	spinning atomic.Int32 // goroutines that spin and are counted
+	always   atomic.Int32 // those that are not
+	procs    atomic.Int32 // GOMAXPROCS
+	read     atomic.Int64 // when that was last read
 
 	scarce atomic.Int64  // processors are scarce until then
-	lasts  atomic.Int64  // how long the last event counts, in nanoseconds
+	event  atomic.Int64  // when one was last lost
+	lasts  atomic.Int64  // how long that counts, in nanoseconds
 	taken  atomic.Uint64 // events
 }{epoch: time.Now()}
 
@@ -54,8 +56,11 @@ func look(before, now time.Duration) bool {
 		return false
 	}
 	p := &processors
-	p.taken.Add(1)
 	since, lasts := int64(now), p.lasts.Load()
+	if int64(before) < p.event.Swap(since) {
+		return true // the same stop as that of another spin
+	}
+	p.taken.Add(1)
 	if since < p.scarce.Load()+lasts {
 		lasts = min(2*lasts, int64(scarceMost))
 	} else {
@@ -89,9 +94,16 @@ func limit(now time.Duration, remote bool) int32 {
 	}
 	p := &processors
 	// To ask for GOMAXPROCS takes a lock of the scheduler.
-	if since := int64(now); p.most.Load() == 0 || since > p.read.Load()+int64(scarceLeast) {
+	if since := int64(now); p.procs.Load() == 0 || since > p.read.Load()+int64(scarceLeast) {
 		p.read.Store(since)
-		p.most.Store(int32(runtime.GOMAXPROCS(0)+1) / 2)
+		p.procs.Store(int32(runtime.GOMAXPROCS(0)))
 	}
-	return p.most.Load()
+	return (p.procs.Load() + 1) / 2
+}
+
+// full reports whether as many goroutines spin as may run at the same time.
+func full() bool {
+	p := &processors
+	n := p.procs.Load()
+	return n > 0 && p.spinning.Load()+p.always.Load() >= n
 }

@@ -51,7 +51,7 @@ type ticket struct {
 	accepted bool          // this end of the connection has accepted it
 
 	// The goroutine that waits owns the following.
-	began  time.Duration // of its turn
+	began  time.Duration // of its turn, 0 for none
 	hits   uint64        // of the Spinner at that time
 	parked bool          // for want of a place
 
@@ -93,7 +93,11 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 // Parks is called before a wait parks that Spin has not ended. The function that it returns is called when the wait goes on.
 func (s *Spinner) Parks() (unpark func()) {
 	t := s.ticket
-	if t == nil || !t.parked {
+	if t == nil {
+		return func() {}
+	}
+	t.began = 0
+	if !t.parked {
 		return func() {}
 	}
 	t.queue.without.Add(1)
@@ -117,7 +121,13 @@ func (t *ticket) refuse() Outcome {
 
 // turnOver reports whether another wait has the turn now, because this one was over.
 func (t *ticket) turnOver(now time.Duration, hits uint64) bool {
-	if t == nil || now-t.began < aTurn {
+	if t == nil {
+		return false
+	}
+	if t.began == 0 {
+		t.began, t.hits = now, hits
+	}
+	if now-t.began < aTurn {
 		return false
 	}
 	quick := now-t.began <= time.Duration(hits-t.hits)*quickHit
@@ -163,11 +173,11 @@ func (t *ticket) sleep(src Source) Outcome {
 	}
 }
 
-// add makes t the last in the queue. It reports false if that is closed.
+// add makes t the last in the queue. It reports false if that is closed, or as long as a scan may be.
 func (q *Queue) add(t *ticket, src Source) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.open.Load() {
+	if !q.open.Load() || len(q.waits) >= manyWaits<<most {
 		return false
 	}
 	t.src, t.end = src, Queued

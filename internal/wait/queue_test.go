@@ -223,6 +223,21 @@ func aTurnEnds(t *testing.T) {
 	require.GreaterOrEqual(t, clock()-began, aTurn)
 }
 
+// A turn begins with the first wait after a sleep, however long that was.
+func TestATurnBeginsAfterASleep(t *testing.T) { synctest.Test(t, aTurnBeginsAfterASleep) }
+
+func aTurnBeginsAfterASleep(t *testing.T) {
+	s, m := turning(t)
+	m.ready.Store(true)
+	for range 2 * few {
+		time.Sleep(2 * aTurn)
+		s.Parks()()
+		require.Equal(t, Hit, s.Spin(timed(1)))
+	}
+	require.Empty(t, m.wake)
+	require.True(t, m.queue.open.Load())
+}
+
 func TestATurnGoesOnWhereNobodyIsReady(t *testing.T) { synctest.Test(t, aTurnGoesOnWhereNobodyIsReady) }
 
 func aTurnGoesOnWhereNobodyIsReady(t *testing.T) {

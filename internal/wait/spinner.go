@@ -56,10 +56,13 @@ type Config struct {
 	// Remote says that another machine's processors end the waits. Then a spin after one that found nothing lasts until the peer
 	// is awake: two sides that both sleep would else never find each other spinning.
 	Remote bool
-	// Yield lets those run that end the waits and may need this very processor: processes or goroutines. Its time does not count.
-	// Nil if they have processors of their own. It is called at each look at the clock, or, if Crowded is set, every other poll.
-	Yield   func()
-	Crowded bool
+	// Yield lets those run that end the waits and may need this very processor: processes, or, if Within is set, goroutines of this
+	// one. Nil if they have processors of their own. It is called at each look at the clock, or, if Crowded is set, every
+	// other poll. It counts for aWake at most.
+	Yield           func()
+	Within, Crowded bool
+	// Once says that a Spinner is made for one wait.
+	Once bool
 	// Thread says that threads of C wait. Each goroutine is bound to one, so to let another goroutine run takes two switches of
 	// threads, and no spin does so.
 	Thread bool
@@ -70,7 +73,7 @@ type Config struct {
 // ForFrames returns c for waits for frames, which pass through a chain of processes, or, if within is set, of goroutines of this one.
 // Each of those waits until the one before has worked, perhaps on the same processor.
 func (c Config) ForFrames(within bool) Config {
-	c.Yield, c.Crowded = Yield, true
+	c.Yield, c.Crowded, c.Within = Yield, true, within
 	if within {
 		c.Yield = runtime.Gosched
 	}
@@ -85,6 +88,7 @@ type Spinner struct {
 	misses int // spins in a row that found nothing, at most few+most
 	skips  int // waits that park at once
 	rare   int // yields to goroutines in a row that let none run, at most most
+	polls  int // since the last one, where spins yield
 	counts Counts
 }
 
@@ -97,10 +101,10 @@ type Counts struct {
 	Yields uint64 // calls of Config.Yield
 }
 
-// NewSpinner returns a Spinner. Where its waits yield to other processes they begin as if no goroutine of this one was ready.
+// NewSpinner returns a Spinner. Where it is for one wait, or yields, that begins as if no goroutine was ready.
 func NewSpinner(c Config) Spinner {
 	s := Spinner{Config: c}
-	if c.Yield != nil {
+	if c.Once || c.Yield != nil {
 		s.rare = most
 	}
 	return s
@@ -167,6 +171,9 @@ func (s *Spinner) Miss() {
 	s.skips = 2<<max(0, s.misses-few) - 1
 }
 
+// Relieved says that the last spin was stopped as another goroutine polls in its place. So it was no miss.
+func (s *Spinner) Relieved() { s.misses, s.skips = 0, 0 }
+
 // Rang is called before a wait of a process that has just rung. The system mostly puts the thread that was woken on the
 // processor of the one that rang, where a spin would keep it waiting. So Rang lets that thread run, after goroutines of this
 // process. It does nothing where another machine was rung, nor while processors are scarce: then another process might have a
@@ -214,7 +221,11 @@ func (p *spin) begin() Outcome {
 	if !s.Always && !enter(now, s.Remote) {
 		return s.ticket.refuse()
 	}
-	p.start, p.looked, p.budget, p.yieldAt = now, now, s.ticket.budget(s.Budget), pollsACheck<<s.rare
+	if s.Always {
+		processors.always.Add(1)
+		limit(now, false) // which reads GOMAXPROCS
+	}
+	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck<<s.rare-s.polls
 	if s.Thread {
 		p.yieldAt = math.MaxInt
 	}
@@ -230,7 +241,13 @@ func (p *spin) begin() Outcome {
 }
 
 func (p *spin) end() {
-	if !p.s.Always {
+	s := p.s
+	if s.Yield != nil {
+		s.polls = max(0, pollsACheck<<s.rare-(p.yieldAt-p.polls))
+	}
+	if s.Always {
+		processors.always.Add(-1)
+	} else {
 		leave()
 	}
 }
@@ -246,7 +263,7 @@ func (p *spin) next() bool {
 	}
 	if check {
 		p.look()
-		if p.polls >= p.yieldAt {
+		if p.polls >= p.yieldAt || p.yieldAt < math.MaxInt && full() {
 			p.goroutines()
 		}
 	}
@@ -275,7 +292,7 @@ func (p *spin) goroutines() {
 	p.yieldAt = p.polls + 2*pollsACheck<<p.s.rare
 }
 
-// yield lets those run that end the wait. It reports whether the spin is over, as that took long.
+// yield lets those run that end the wait. It reports whether that took long, or is left out as processors are scarce.
 func (p *spin) yield() bool {
 	p.look()
 	if p.lost = p.lost || scarce(p.looked); p.lost {
@@ -288,10 +305,17 @@ func (p *spin) yield() bool {
 	}
 	before := p.looked
 	p.s.Yield()
-	p.look()
-	p.start += p.looked - before
-	return p.lost
+	if p.s.Within {
+		p.looked = clock() // what other goroutines took was not lost
+	} else {
+		p.look()
+	}
+	more := max(0, p.looked-before-aWake)
+	p.start += more
+	return more > 0
 }
 
 // over reports whether the time is used up.
-func (p *spin) over() bool { return p.looked-p.start > p.budget || p.lost && p.s.Yield != nil }
+func (p *spin) over() bool {
+	return p.looked-p.start > p.s.ticket.budget(p.budget) || p.lost && p.s.Yield != nil
+}

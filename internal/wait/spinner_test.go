@@ -98,8 +98,8 @@ func TestManyMissesParkLonger(t *testing.T) {
 func TestOneLimitForAllSpinners(t *testing.T) {
 	skipOneProcessor(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
-	processors.most.Store(0) // it is read again
-	defer processors.most.Store(0)
+	processors.procs.Store(0) // it is read again
+	defer processors.procs.Store(0)
 	const most = 3
 	var now, peak, inside atomic.Int32
 	var over atomic.Bool
@@ -138,6 +138,7 @@ func forgetScarcity(t *testing.T) {
 	forget := func() {
 		processors.scarce.Store(0)
 		processors.lasts.Store(0)
+		processors.event.Store(0)
 	}
 	forget()
 	t.Cleanup(forget)
@@ -210,7 +211,7 @@ func TestASpinYields(t *testing.T) {
 		skipOneProcessor(t)
 		forgetScarcity(t)
 		yields := 0
-		s := NewSpinner(Config{Budget: 10 * time.Microsecond, Crowded: true, Yield: func() { yields++; time.Sleep(100 * time.Microsecond) }})
+		s := NewSpinner(Config{Budget: 200 * time.Microsecond, Crowded: true, Yield: func() { yields++; time.Sleep(100 * time.Microsecond) }})
 		require.Equal(t, Missed, s.Spin(timed(0)))
 		require.Greater(t, yields, 4)
 		require.EqualValues(t, yields, s.Counts().Yields)
@@ -241,6 +242,51 @@ func TestAWaitForAnotherMachineLastsLonger(t *testing.T) {
 		require.Equal(t, Hit, s.Spin(timed(1000)))
 		require.Equal(t, Missed, s.Spin(timed(1000)))
 	})
+}
+
+// One stop is one event, however many goroutines spun.
+func TestAStopIsOneEvent(t *testing.T) {
+	forgetScarcity(t)
+	now, taken := clock(), Taken()
+	for range 10 {
+		require.True(t, look(now, now+lostFor))
+	}
+	require.Equal(t, taken+1, Taken())
+	require.False(t, scarce(now+lostFor+scarceLeast))
+}
+
+// What another goroutine of this process takes is not lost.
+func TestAYieldToGoroutinesLosesNothing(t *testing.T) {
+	forgetScarcity(t)
+	c := Config{Budget: time.Nanosecond, Always: true}.ForFrames(true)
+	c.Yield = func() { time.Sleep(2 * lostFor) }
+	s, taken := NewSpinner(c), Taken()
+	require.False(t, s.Poll(func() bool { return false }))
+	require.Equal(t, taken, Taken())
+}
+
+// A wait that always spins lets other goroutines run if it may be that it has the only processor.
+func TestASpinOnTheLastProcessorYields(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	processors.procs.Store(0)
+	defer processors.procs.Store(0)
+	ran := make(chan bool, 1)
+	s := NewSpinner(Config{Budget: time.Hour, Always: true, Once: true})
+	go func() { ran <- true }()
+	polls := 0
+	require.True(t, s.Poll(func() bool { polls++; return len(ran) > 0 }))
+	require.LessOrEqual(t, polls, 8*pollsACheck)
+}
+
+// A spin that another goroutine relieves is no miss.
+func TestARelievedSpinIsNoMiss(t *testing.T) {
+	skipOneProcessor(t)
+	forgetScarcity(t)
+	s := NewSpinner(Config{Budget: time.Hour})
+	for range 2 * few {
+		require.Equal(t, Stopped, s.Spin(&testSource{stopped: 1}))
+		s.Relieved()
+	}
 }
 
 // Who has rung lets the thread run that was woken, and notices if that takes long.
