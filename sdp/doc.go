@@ -123,7 +123,8 @@
 // # What this does to your process
 //
 //   - It spins. A wait polls memory for 50 µs before it sleeps, if a processor is
-//     free for that, in half of GOMAXPROCS goroutines at most. The option spin=0 of SDP_FABRIC turns it
+//     free for that, in half of GOMAXPROCS goroutines at most. It polls for longer where others have to be woken first: for a
+//     new connection, over hops, for another machine, and where many Reads take turns. The option spin=0 of SDP_FABRIC turns it
 //     off.
 //   - It has goroutines while a [Fabric] is open: some of the Fabric, and some for each process with which
 //     there is a link. None holds a thread of its own while it waits, but a question to the kernel locks

@@ -29,7 +29,7 @@ type FabricStats struct {
 	// are not lost.
 	Rescues uint64
 	// ProcessorTaken is how often the system took the processor from a wait of this process that spun or yielded, for
-	// a millisecond or more, because a quota was used up, or other processes ran.
+	// two milliseconds or more, because a quota was used up, or other processes ran.
 	// For 20 ms after it, and up to ten seconds where it happens again and again, waits at a place where spins have
 	// found nothing of late sleep at once. ReadSpinsSpared and WriteSpinsSpared count those.
 	ProcessorTaken uint64

@@ -72,21 +72,23 @@ func (s *Space) Wait(ctx context.Context, look func() bool) error {
 	if look() {
 		return nil
 	}
-	for {
-		if s.spin(look) {
+	for budget := wait.ManyTimes * wait.Usual; ; budget = min(2*budget, 10*wait.LookAgain) {
+		if s.spin(look, budget) {
 			return nil
 		}
 		if done, err := s.park(ctx, look); done || err != nil {
 			return err
 		}
+		// Other stores wake this PE before the awaited one. Each sleep costs the next PE
+		// that stores a request.
 	}
 }
 
 // firstPolls is how many polls of a wait cost nothing more. Most waits end within them.
 const firstPolls = 8
 
-// spin polls for a while. It reports whether look returned true.
-func (s *Space) spin(look func() bool) bool {
+// spin polls for budget. It reports whether look returned true.
+func (s *Space) spin(look func() bool, budget time.Duration) bool {
 	for range firstPolls {
 		if look() {
 			return true
@@ -96,7 +98,7 @@ func (s *Space) spin(look func() bool) bool {
 	if s.served.Load() {
 		return false
 	}
-	polls := wait.NewSpinner(wait.Config{Budget: wait.ManyTimes * wait.Usual, Yield: wait.Yield, Crowded: s.crowded, Always: true})
+	polls := wait.NewSpinner(wait.Config{Budget: budget, Yield: wait.Yield, Crowded: s.crowded, Always: true, Once: true})
 	return polls.Poll(look)
 }
 

@@ -14,9 +14,9 @@ const (
 	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time.
 	Usual     = 50 * time.Microsecond
 	ManyTimes = 4
-	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run: what the
-	// wait is for may depend on one that is ready to run on this very processor, and another processor takes that over only
-	// after a pause of its own.
+	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run, unless
+	// none was ready of late: what the wait is for may depend on one that is ready to run on this very processor, and another
+	// processor takes that over only after a pause of its own.
 	pollsACheck = 32
 	// pollsInCrowd come between two yields to processes that take turns at this processor.
 	pollsInCrowd = 2
