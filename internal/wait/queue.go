@@ -93,11 +93,10 @@ func (s *Spinner) TakeTurn(src Source) Outcome {
 // Parks is called before a wait parks that Spin has not ended. The function that it returns is called when the wait goes on.
 func (s *Spinner) Parks() (unpark func()) {
 	t := s.ticket
-	if t == nil {
-		return func() {}
+	if t != nil {
+		t.began = 0
 	}
-	t.began = 0
-	if !t.parked {
+	if t == nil || !t.parked {
 		return func() {}
 	}
 	t.queue.without.Add(1)
@@ -121,18 +120,12 @@ func (t *ticket) refuse() Outcome {
 
 // turnOver reports whether another wait has the turn now, because this one was over.
 func (t *ticket) turnOver(now time.Duration, hits uint64) bool {
-	if t == nil {
+	if t == nil || t.began != 0 && now-t.began < aTurn {
 		return false
 	}
-	if t.began == 0 {
-		t.began, t.hits = now, hits
-	}
-	if now-t.began < aTurn {
-		return false
-	}
-	quick := now-t.began <= time.Duration(hits-t.hits)*quickHit
+	begins, quick := t.began == 0, now-t.began <= time.Duration(hits-t.hits)*quickHit
 	t.began, t.hits = now, hits
-	return t.queue.next(quick)
+	return !begins && t.queue.next(quick)
 }
 
 // waitsLong reports whether another wait has the turn now, because this one has taken so long. The end that accepted the connection

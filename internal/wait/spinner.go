@@ -281,12 +281,10 @@ func (p *spin) look() {
 func (p *spin) goroutines() {
 	runtime.Gosched()
 	now := clock()
-	switch rare := &p.s.rare; {
-	case p.yieldAt > pollsACheck<<*rare: // not the first
-	case now-p.looked < emptyYield:
-		*rare = min(*rare+1, most)
-	default:
+	if rare := &p.s.rare; now-p.looked >= emptyYield {
 		*rare = 0
+	} else if p.yieldAt <= pollsACheck<<*rare { // the first
+		*rare = min(*rare+1, most)
 	}
 	p.looked = now
 	p.yieldAt = p.polls + 2*pollsACheck<<p.s.rare
