@@ -13,7 +13,7 @@ import (
 // others have stopped: they have what they waited for, and do something else now.
 
 // restAfter is after how many polls of others a worker rests. A goroutine that finds what
-// it waits for sooner may do something else for long.
+// it waits for sooner may do something else for long. Row: Hops.
 const restAfter = 8
 
 // laneWorker is the worker of a lane, for both directions: incoming frames, and credit for

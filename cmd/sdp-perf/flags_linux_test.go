@@ -88,6 +88,37 @@ func TestPortsOfTheClient(t *testing.T) {
 	}
 }
 
+// -D leaves a server in the background, which -1 ends after a client, or says why there is none.
+func TestDaemon(t *testing.T) {
+	var daemon *program
+	var port string
+	eventually(t, "a port is free", func() bool {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		_, port, _ = net.SplitHostPort(ln.Addr().String())
+		require.NoError(t, ln.Close())
+		daemon = newProgram(t, nil, "-s", "-D", "-1", "-p", port, "-B", "127.0.0.1", "--transport", "tcp")
+		return daemon.run(t) == 0
+	})
+	assert.Regexp(t, `^Server runs as process \d+\n$`, daemon.stdout.String())
+	eventually(t, "it serves", func() bool {
+		return newProgram(t, nil, "-c", "127.0.0.1", "-p", port, "--transport", "tcp", "-n", "1M").run(t) == 0
+	})
+	eventually(t, "it has ended", func() bool {
+		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	assert.Equal(t, exitBadInput, newProgram(t, nil, "bw", "-D").run(t))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	_, port, _ = net.SplitHostPort(ln.Addr().String())
+	assert.Equal(t, exitBadInput, newProgram(t, nil, "-s", "-D", "-p", port, "-B", "127.0.0.1", "--transport", "tcp").run(t))
+}
+
 // --get-server-output brings what the server prints of the run, and -d what is said about it.
 func TestServerOutputAndDebug(t *testing.T) {
 	srv, port := startServer(t)

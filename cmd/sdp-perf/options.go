@@ -43,6 +43,7 @@ type options struct {
 	transport string
 	server    bool
 	once      bool
+	daemon    bool
 	client    string
 	bind      string
 	port      int
@@ -108,6 +109,7 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.IntVar(&o.cport, "cport", 0, "the first stream of TCP comes from this port, and one more for each other one")
 	fs.BoolVar(&o.Output, "get-server-output", false, "print what the server prints, too")
 	fs.BoolFuncP("debug", "d", "print what is said on control connections, to the standard error", func(string) error { o.trace = os.Stderr; return nil })
+	fs.BoolVarP(&o.daemon, "daemon", "D", false, "the server runs in the background")
 	fs.BoolVarP(&o.once, "one-off", "1", false, "the server ends after one client")
 }
 
@@ -138,8 +140,8 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return badInputf("unknown test %q: use %s (see sdp-perf --help)", o.Test, strings.Join(names, ", "))
 	case o.server && o.client != "":
 		return badInputf("-s and -c together: this process is one of the two")
-	case o.client != "" && (o.bind != "" || o.once):
-		return badInputf("-B and -1 are the server's")
+	case o.client != "" && (o.bind != "" || o.once), o.daemon && !o.server:
+		return badInputf("-B, -1 and -D are the server's")
 	case o.server && o.Test != "":
 		return badInputf("-s %s: the client names the test", o.Test)
 	case o.transport != "" && !slices.Contains(meter.Transports, o.transport):

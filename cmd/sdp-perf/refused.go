@@ -23,7 +23,6 @@ var refused = []struct{ flags, why string }{
 	{"T title", "each line would have it: use sed"},
 	{"extra-data", "keep it beside the output of -J"},
 	{"I pidfile", "the shell has it: echo $!"},
-	{"D daemon", "use systemd-run, or a shell's &"},
 	{"v", "use --version"},
 	{"forceflush", "each line is written at once"},
 	{"repeating-payload", "what is sent makes no difference"},

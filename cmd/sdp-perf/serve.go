@@ -9,11 +9,30 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
+
+// detached is set in the environment of a server that -D has started.
+const detached = "SDP_PERF_DETACHED"
+
+// detach starts this server again, in a session of its own and without a terminal.
+func detach(out io.Writer) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe, os.Args[1:]...)
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), detached+"=1"), ownSession
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "Server runs as process %d\n", cmd.Process.Pid)
+	return err
+}
 
 // serve serves until it is interrupted, which is its normal end, or with -1 until the first client is served.
 func (o *options) serve(ctx context.Context, out io.Writer) error {
@@ -26,6 +45,9 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 		return badInput{err}
 	}
 	defer ln.Close()
+	if o.daemon && os.Getenv(detached) == "" {
+		return errors.Join(ln.Close(), detach(out))
+	}
 	says := out
 	if o.json || o.stream {
 		says = os.Stderr

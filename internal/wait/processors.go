@@ -12,13 +12,13 @@ import (
 const (
 	// A spin that loses its processor for lostFor was stopped by the system, since a quota was used up or
 	// another process had a turn. A virtual machine seldom takes a processor for so long. It is also how
-	// long a peer on another machine may take to be woken.
+	// long a peer on another machine may take to be woken. Row: Shmem, barrier of 4 PEs.
 	lostFor = 2 * time.Millisecond
 	// Processors are scarce for scarceLeast after such an event, and for twice as long as by the last one
-	// if that was as short a time ago, up to scarceMost.
+	// if that was as short a time ago, up to scarceMost. Rows: Rates beside loops, and TestScarceProcessors.
 	scarceLeast = 20 * time.Millisecond
 	scarceMost  = 10 * time.Second
-	// LookAgain is after how long a sleeper looks once more that may have been overlooked.
+	// LookAgain is after how long a sleeper looks once more that may have been overlooked. It is for the litmus tests.
 	LookAgain = time.Millisecond
 )
 

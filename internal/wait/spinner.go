@@ -9,21 +9,24 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
+// Each constant names the benchmark row that shows what it does.
 const (
 	// Usual is how long a wait polls, several times what parking and being woken take. One that depends on others being woken
-	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time.
+	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time. Rows: BusyLatency, Get; Connect, Hops.
 	Usual     = 50 * time.Microsecond
 	ManyTimes = 4
 	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run, unless
 	// none was ready of late: what the wait is for may depend on one that is ready to run on this very processor, and another
-	// processor takes that over only after a pause of its own.
+	// processor takes that over only after a pause of its own. Row: Get.
 	pollsACheck = 32
-	// pollsInCrowd come between two yields to processes that take turns at this processor.
+	// pollsInCrowd come between two yields to processes that take turns at this processor. Rows: Hops, ShmemRing.
 	pollsInCrowd = 2
 	// A yield that takes less than emptyYield has let no goroutine run. aWake is how long it takes until a thread runs that is woken.
+	// Rows: Get; Get on one processor, Many.
 	emptyYield = 2 * time.Microsecond
 	aWake      = 20 * time.Microsecond
 	// few fruitless spins, or slow turns, say little. What is fruitless more often in a row gets up to 1<<most times as rare.
+	// Row: Get.
 	few  = 4
 	most = 5
 )

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package main
+
+import "syscall"
+
+var ownSession *syscall.SysProcAttr
