@@ -46,8 +46,8 @@
 //
 // A wait polls for 200 µs, or longer if it was woken without need, and then sleeps. A store of
 // another PE wakes it, which costs that PE a request. If a machine has more PEs than processors
-// that they may use, a wait yields its processor to others while it polls. If as many goroutines poll as
-// GOMAXPROCS, it lets other goroutines run each microsecond. A long wait costs no processor time.
+// that they may use, a wait yields its processor to others while it polls. If more goroutines poll than
+// GOMAXPROCS, or that is 1, it lets other goroutines run each microsecond. A long wait costs no processor time.
 //
 // # Names
 //

@@ -101,9 +101,9 @@ func limit(now time.Duration, remote bool) int32 {
 	return (p.procs.Load() + 1) / 2
 }
 
-// full reports whether as many goroutines spin as may run at the same time.
+// full reports whether more goroutines spin than may run at the same time, or the one that does has the only processor.
 func full() bool {
 	p := &processors
 	n := p.procs.Load()
-	return n > 0 && p.spinning.Load()+p.always.Load() >= n
+	return n == 1 || n > 1 && p.spinning.Load()+p.always.Load() > n
 }

@@ -231,6 +231,8 @@ func (p *spin) begin() Outcome {
 	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck<<s.rare-s.polls
 	if s.Thread {
 		p.yieldAt = math.MaxInt
+	} else if s.Always && s.Once {
+		p.yieldAt = math.MaxInt - 1 // only where no processor is idle, on which a goroutine that is ready would run
 	}
 	if s.Remote && s.misses > 0 {
 		p.budget = max(p.budget, lostFor)
