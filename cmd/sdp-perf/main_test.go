@@ -459,7 +459,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"servant", "is started by sdp-perf itself"},
 		{"servant", "is started by sdp-perf itself"},
 		{"-s -c localhost", "this process is one of the two"},
-		{"-c localhost -1", "-B and -1 are the server's"},
+		{"-c localhost -1", "-B, -1 and -D are the server's"},
 		{"-s lat", "the client names the test"},
 		{"-s --transport unix", "say where: -B PATH"},
 		{"-s --transport tcp -B 127.0.0.1 -p " + usedPort, "address already in use"},
