@@ -162,7 +162,7 @@ func TestSpinsThatFindNothingRestWhileProcessorsAreScarce(t *testing.T) {
 
 func TestProcessorsAreScarceForAsLongAsTheyGetLost(t *testing.T) {
 	forgetScarcity(t)
-	now := clock()
+	now := clock() + time.Minute // events are later than the beginning
 	event := func(after time.Duration) {
 		now += after
 		require.True(t, look(now-lostFor, now))
