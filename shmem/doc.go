@@ -106,10 +106,10 @@
 //	none: on any memory                 Bcast, AllReduce
 //	set_lock, test_lock, clear_lock     Lock.Set, Lock.Test, Lock.Clear
 //
-// Left out is what the specification calls deprecated: active sets, start_pes, shmalloc and so on. So
-// are query_thread, since there is one level, query_initialized, since a World is open until its Close,
-// pcontrol, since Go programs are profiled by other means, sessions, whose hints would change nothing, and
-// long double, for which Go has no type.
+// Left out is what the specification calls deprecated: active sets, start_pes, shmalloc and so on.
+// There is no query_thread, since there is one level, and no query_initialized, since a World is open until
+// its Close. Go programs are profiled by other means than pcontrol. The hints of sessions would change
+// nothing. Go has no type for long double.
 package shmem
 
 // The version of the specification, and the vendor's name, like shmem_info_get_version and shmem_info_get_name.

@@ -136,7 +136,7 @@ func directorySpec(text string) (*Spec, error) {
 	return spec, err
 }
 
-// readHosts completes what is known of directories, and returns it. It may leave out those that have vanished.
+// readHosts reads each directory and asks its processes. If leave is set, it leaves out directories that were removed meanwhile.
 func readHosts(ctx context.Context, all []*found, leave bool) (read []*status.Directory) {
 	ctx, cancel := context.WithTimeout(ctx, censusTimeout)
 	defer cancel()
@@ -179,7 +179,7 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 	}
 	gate := make(chan struct{}, askersAtOnce)
 	var wg sync.WaitGroup
-	lacks := make(chan error, len(h.Processes)) // of this process, not of those that it asks
+	lacks := make(chan error, len(h.Processes)) // what this process is out of, such as descriptors
 	for _, p := range h.Processes {
 		p.Owner = p.Process == owner && h.Node != 0
 		gate <- struct{}{}

@@ -153,8 +153,8 @@ func (w *World) abandon() {
 // all have the same number.
 var closedJobs atomic.Int64
 
-// Ports of a job's PEs are a range that depends on the job's name. A PE that opens the next job does not meet those that
-// have not yet left the last one, since jobs alternate between two ranges.
+// Ports of a job's PEs are a range that depends on the job's name. Jobs alternate between two ranges.
+// So a PE that opens the next job does not reach PEs that are still in the last one.
 const (
 	firstPort = 10240
 	portBases = 40000

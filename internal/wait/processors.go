@@ -26,15 +26,16 @@ const (
 var processors = struct {
 	epoch time.Time // constant
 
-	spinning atomic.Int32 // goroutines that spin and are counted
-	always   atomic.Int32 // those that are not
-	procs    atomic.Int32 // GOMAXPROCS
-	read     atomic.Int64 // when that was last read
+	// spinning counts the goroutines that spin, and always those of Config.Always, which the limit does not count.
+	spinning, always atomic.Int32
+	// procs is GOMAXPROCS, as it was at the time read.
+	procs atomic.Int32
+	read  atomic.Int64
 
-	scarce atomic.Int64  // processors are scarce until then
-	event  atomic.Int64  // when one was last lost
-	lasts  atomic.Int64  // how long that counts, in nanoseconds
-	taken  atomic.Uint64 // events
+	// Processors are scarce until the time scarce. The system last took one at event, which counts for lasts. It has taken one
+	// so many times.
+	scarce, event, lasts atomic.Int64
+	taken                atomic.Uint64
 }{epoch: time.Now()}
 
 // Taken returns how often the system took the processor from a goroutine of this process that spun or yielded.
@@ -83,8 +84,8 @@ func enter(now time.Duration, remote bool) bool {
 
 func leave() { processors.spinning.Add(-1) }
 
-// limit returns how many goroutines may spin at the same time: half of GOMAXPROCS, so that as many processors are left to
-// those that work.
+// limit returns how many goroutines may spin at the same time: half of GOMAXPROCS, so that other goroutines have
+// the other half.
 func limit(now time.Duration, remote bool) int32 {
 	switch {
 	case virtual.Poll != nil:

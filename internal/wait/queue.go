@@ -221,7 +221,7 @@ func (q *Queue) next(quick bool) bool {
 	defer q.mu.Unlock()
 	if q.slow++; quick {
 		q.slow = 0
-		q.open.Store(true) // those that have parked come when their peers have woken them
+		q.open.Store(true) // a parked wait joins after its peer has woken it
 	}
 	if q.slow >= few || open && q.without.Load() < manyWaits/2 {
 		q.close()

@@ -88,10 +88,10 @@ type Spinner struct {
 	Config // constant
 	ticket *ticket
 
-	misses int // spins in a row that found nothing, at most few+most
-	skips  int // waits that park at once
-	rare   int // yields to goroutines in a row that let none run, at most most
-	polls  int // since the last one, where spins yield
+	misses int // Spins in a row that found nothing, at most few+most.
+	skips  int // The next waits park at once, so many of them.
+	rare   int // Yields in a row that let no goroutine run, at most most.
+	polls  int // Polls since the last yield to goroutines, where spins yield.
 	counts Counts
 }
 
@@ -174,7 +174,7 @@ func (s *Spinner) Miss() {
 	s.skips = 2<<max(0, s.misses-few) - 1
 }
 
-// Relieved says that the last spin was stopped as another goroutine polls in its place. So it was no miss.
+// Relieved says that another goroutine polls in place of the last spin, which was stopped for that. So it was no miss.
 func (s *Spinner) Relieved() { s.misses, s.skips = 0, 0 }
 
 // Rang is called before a wait of a process that has just rung. The system mostly puts the thread that was woken on the
