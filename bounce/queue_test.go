@@ -19,12 +19,14 @@ type testQueue struct {
 	freed []queue
 }
 
-func newTestQueue(size int) *testQueue {
+func newTestQueue(size int) *testQueue { return newQueueOf(ntb.Cacheable, size) }
+
+func newQueueOf(kind ntb.MemoryKind, size int) *testQueue {
 	q := &testQueue{}
 	mem := ntb.AlignedBytes(size)
 	q.rx.free = func(old queue) { q.freed = append(q.freed, old) }
 	q.rx.start(queue{mem: mem})
-	q.tx.init(ntb.MappedWindow(mem, ntb.Cacheable), 1<<20, nil)
+	q.tx.init(ntb.MappedWindow(mem, kind), 1<<20, nil)
 	return q
 }
 
@@ -42,7 +44,7 @@ func (q *testQueue) grant(size int) []byte {
 }
 
 // A random walk of writes, reads, credits and moves carries every byte in order, as
-// a plain byte slice would, for each size of queue and many sizes of write.
+// a plain byte slice would, for each kind of memory, size of queue, and many sizes of write.
 func TestQueueAgreesWithByteSlice(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -50,7 +52,8 @@ func TestQueueAgreesWithByteSlice(t *testing.T) {
 	}
 	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		q := newTestQueue(minQueue << rnd.IntN(4))
+		kind := []ntb.MemoryKind{ntb.Cacheable, ntb.WriteCombining}[seed%2]
+		q := newQueueOf(kind, minQueue<<rnd.IntN(4))
 		q.tx.seq = ^uint32(0) - uint32(rnd.IntN(100)) // sequence numbers wrap
 		q.rx.seq = q.tx.seq
 		var want []byte // written and not read
@@ -64,6 +67,10 @@ func TestQueueAgreesWithByteSlice(t *testing.T) {
 				p := make([]byte, n)
 				for i := range p {
 					p[i] = next + byte(i)
+				}
+				for range rnd.IntN(4) {
+					from := rnd.IntN(n)
+					clear(p[from:min(n, from+rnd.IntN(40))])
 				}
 				k := q.tx.put(p, len(p))
 				require.LessOrEqual(t, k, n)
@@ -83,7 +90,7 @@ func TestQueueAgreesWithByteSlice(t *testing.T) {
 			case 7:
 				if rnd.IntN(50) == 0 {
 					mem := q.grant(minQueue << rnd.IntN(5))
-					q.tx.move(ntb.MappedWindow(mem, ntb.Cacheable))
+					q.tx.move(ntb.MappedWindow(mem, kind))
 					moved++
 					for len(want) > 0 {
 						p := make([]byte, 4096)
@@ -164,6 +171,7 @@ func FuzzReaderSurvivesAnyQueue(f *testing.F) {
 	f.Add(uint64(makeHeader(1, 1<<24-1, kindBulk)), uint64(0), uint16(0), false)
 	f.Add(^uint64(0), ^uint64(0), uint16(64), false)
 	f.Add(uint64(makeHeader(1, 0, kindFIN)), uint64(0), uint16(0), false)
+	f.Add(uint64(makeHeader(1, 56, kindSealed)), uint64(makeHeader(2, 0x7f<<8|200, kindSealed)), uint16(64), true)
 	f.Fuzz(func(t *testing.T, h1, h2 uint64, at uint16, grant bool) {
 		q := newTestQueue(minQueue)
 		if grant {
@@ -195,7 +203,10 @@ func TestBadRecordsAreRefused(t *testing.T) {
 		"short pad":        makeHeader(1, 64, kindPad),
 		"long pad":         makeHeader(1, minQueue, kindPad),
 		"move not granted": makeHeader(1, 0, kindMove),
-		"unknown kind":     makeHeader(1, 1, 6),
+		"empty sealed":     makeHeader(1, 0, kindSealed),
+		"long sealed":      makeHeader(1, maxInline+1, kindSealed),
+		"unknown bits":     makeHeader(1, 1<<15|8, kindSealed),
+		"unknown kind":     makeHeader(1, 1, 7),
 		"kind zero":        makeHeader(1, 1, 0),
 		"only more":        makeHeader(1, 1, moreBit),
 		"more of a FIN":    makeHeader(1, 0, kindFIN|moreBit),
@@ -203,6 +214,9 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	} {
 		q := newTestQueue(minQueue)
 		w := ntb.MappedWindow(q.rx.mem, ntb.Cacheable)
+		for i := headerSize; i < line; i += headerSize {
+			w.Publish64(i, 1)
+		}
 		w.Publish64(0, uint64(h))
 		_, err := q.rx.get(make([]byte, 10))
 		require.ErrorIs(t, err, errBadRecord, name)
@@ -275,3 +289,82 @@ func TestBlocksAreDisjointAndReused(t *testing.T) {
 	}
 	require.Equal(t, b.total/maxQueue, n)
 }
+
+// The words of a line may arrive in any order. A sealed record is there when all of its words are, and not before. Once it is
+// read, the memory is as the next lap wants it.
+func TestASealedRecordIsReadWhole(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n <= 2*line; n++ {
+		sent := make([]byte, n)
+		for i := range sent {
+			sent[i] = byte(rnd.Uint32())
+		}
+		for i := 0; i < n; i += 8 {
+			if rnd.IntN(3) == 0 {
+				clear(sent[i:min(n, i+8)])
+			}
+		}
+		q := newQueueOf(ntb.WriteCombining, minQueue)
+		q.tx.clean = minQueue
+		require.Equal(t, n, q.tx.put(sent, n))
+		arrived := bytes.Clone(q.rx.mem[:line])
+		needed := 1
+		for i := range sealedIn(n) {
+			needed |= 2 << i
+		}
+		for words := range 1 << (line / headerSize) {
+			for i := range line / headerSize {
+				word := q.rx.mem[headerSize*i:][:headerSize]
+				if clear(word); words>>i&1 != 0 {
+					copy(word, arrived[headerSize*i:])
+				}
+			}
+			require.Equal(t, words&needed == needed, q.rx.ready(), "payload of %d bytes, words %08b", n, words)
+		}
+		got := make([]byte, 2*n)
+		k, err := q.rx.get(got)
+		require.NoError(t, err)
+		require.Equal(t, sent, got[:k])
+		require.Equal(t, make([]byte, len(q.rx.mem)), q.rx.mem)
+		require.False(t, q.rx.ready())
+	}
+}
+
+// A stream of short records leaves a line for each once a queue was gone through, and no other words.
+func TestAShortRecordIsOneLine(t *testing.T) {
+	for n, want := range map[int][]int{8: {16}, 24: {64}, 56: {64}, 100: {64, 64}, 116: {64, 64}} {
+		tape := &lines{mem: ntb.AlignedBytes(minQueue)}
+		q := newTestQueue(minQueue)
+		q.rx.mem = tape.mem
+		q.tx.init(ntb.CombiningWindow(tape, minQueue), 1<<20, nil)
+		q.tx.gen = 1
+		for produced := 0; produced < 4*minQueue; produced += inlineSize(n) {
+			tape.stores = nil
+			require.Equal(t, n, q.tx.put(make([]byte, n), n))
+			if produced >= minQueue {
+				require.Equal(t, want, tape.stores, "%d bytes, at %d", n, produced)
+			}
+			k, err := q.rx.get(make([]byte, n))
+			require.NoError(t, err)
+			require.Equal(t, n, k)
+			q.credit(t)
+		}
+	}
+}
+
+// lines is memory that records the lengths of stores.
+type lines struct {
+	mem    []byte
+	stores []int
+}
+
+func (l *lines) Store(off int, p []byte) {
+	copy(l.mem[off:], p)
+	l.stores = append(l.stores, len(p))
+}
+func (l *lines) Store64(off int, v uint64) { l.Publish(off, v, 8) }
+func (l *lines) Publish(off int, v uint64, _ int) {
+	l.Store(off, binary.LittleEndian.AppendUint64(nil, v))
+}
+func (l *lines) Update(off int, v uint64, width int) { l.Publish(off, v, width) }
+func (l *lines) Flush()                              {}

@@ -24,6 +24,7 @@ type rx struct {
 
 	at, left int  // payload of the record under way that is not read yet, in mem
 	size     int  // of the record under way
+	sealed   bool // what it is
 	within   bool // the Write of the last data record goes on behind it
 	fin      bool
 	private  private // what was lent
@@ -76,7 +77,20 @@ func (r *rx) ready() bool {
 		// before the first.
 		ntb.Prefetch(r.mem, r.pos+line)
 	}
-	return r.left > 0 || r.fin || ntb.Load64(r.mem, r.pos) != 0
+	return r.left > 0 || r.fin || ntb.Load64(r.mem, r.pos) != 0 && r.next() != 0
+}
+
+// next returns the next header, or 0 if there is none, or its record has not arrived yet.
+func (r *rx) next() header {
+	h := header(ntb.Load64(r.mem, r.pos)) // read once; the peer may change it
+	if h.kind() == kindSealed {
+		for i := range sealedIn(h.len()) {
+			if ntb.Load64(r.mem, r.pos+headerSize*(i+1)) == 0 {
+				return 0
+			}
+		}
+	}
+	return h
 }
 
 // get reads into p what is there. It returns 0 and no error if nothing is, and
@@ -149,14 +163,26 @@ func (r *rx) take(k int) {
 	r.left -= k
 	r.st.bytes += uint64(k)
 	if r.left == 0 {
+		if r.sealed {
+			r.clear(r.size)
+		}
 		r.done(r.size)
+	}
+}
+
+// clear makes the record of n bytes at pos zero, as the writer expects of those that are sealed, and of pads. Zeros of the
+// writer may still arrive there.
+func (r *rx) clear(n int) {
+	own := ntb.MappedWindow(r.mem[r.pos:r.pos+n], ntb.Cacheable)
+	for i := 0; i < n; i += headerSize {
+		own.Store64(i, 0)
 	}
 }
 
 // open advances to the next record with payload.
 func (r *rx) open() (bool, error) {
 	for !r.fin {
-		h := header(ntb.Load64(r.mem, r.pos)) // read once; the peer may change it
+		h := r.next()
 		if h == 0 {
 			return false, nil
 		}
@@ -164,8 +190,12 @@ func (r *rx) open() (bool, error) {
 			return false, err
 		}
 		r.seq++
+		r.sealed = h.kind() == kindSealed
 		switch h.kind() {
-		case kindInline:
+		case kindInline, kindSealed:
+			if r.sealed {
+				h.unseal(r.mem[r.pos:])
+			}
 			r.at, r.left, r.size, r.within = r.pos+headerSize, h.len(), h.size(), h.more()
 			r.st.records++
 			return true, nil
@@ -174,6 +204,7 @@ func (r *rx) open() (bool, error) {
 			r.st.records++
 			return true, nil
 		case kindPad:
+			r.clear(h.size())
 			r.done(h.size())
 		case kindMove:
 			r.followMove()
@@ -212,15 +243,17 @@ func (r *rx) check(h header) error {
 		bad = "wrong sequence number"
 	case r.pos+size > len(r.mem):
 		bad = "beyond the queue"
-	case h.kind() == kindInline && (n == 0 || n > maxInline):
+	case h.inline() && (n == 0 || n > maxInline):
 		bad = "wrong length"
+	case h.kind() == kindSealed && h<<8>>(64-sealedFree) != 0:
+		bad = "unknown bits"
 	case h.kind() == kindBulk && n == 0:
 		bad = "wrong length"
 	case h.kind() == kindPad && r.pos+size != len(r.mem):
 		bad = "not up to the queue's end"
 	case h.kind() == kindMove && r.granted.none():
 		bad = "no queue was granted"
-	case h.kind() < kindInline || h.kind() > kindMove || h.more() && h.kind() > kindBulk:
+	case h.kind() < kindInline || h.kind() > kindSealed || h.more() && h.kind() != kindBulk && !h.inline():
 		bad = "unknown kind"
 	default:
 		return nil

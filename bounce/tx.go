@@ -1,6 +1,8 @@
 package bounce
 
 import (
+	"encoding/binary"
+
 	"github.com/ntbnet/ntbnet/flowctl"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -22,8 +24,10 @@ type tx struct {
 	// maxInline is the largest payload of an inline record.
 	maxInline int
 	max       int                           // how many bytes may be under way, whatever the queue's size
-	lines     *[maxInline + headerSize]byte // of fullLines
-	st        pathStats
+	lines     *[maxInline + headerSize]byte // where a sealed record is made; nil before the first
+	// clean is how many bytes in a row this queue took that the reader clears. From its size on, memory that is free is zero.
+	clean int
+	st    pathStats
 }
 
 // pathStats counts payload by the way it took.
@@ -57,7 +61,7 @@ func (t *tx) init(win ntb.Window, limit, inline int) {
 func (t *tx) start(win ntb.Window) {
 	t.win, t.size, t.pos = win, win.Len(), 0
 	t.gen++
-	t.done, t.short = 0, 0
+	t.done, t.short, t.clean = 0, 0, 0
 	t.send = flowctl.NewSend(t.size)
 	t.limit(t.max)
 }
@@ -98,15 +102,14 @@ func (t *tx) room() int { return t.send.Room() - reserve }
 // stores the line with the header last and all at once. The reader polls that line,
 // and would take it back from the writer between two stores.
 func (t *tx) putInline(p []byte) {
-	h := makeHeader(t.seq+1, len(p), kindInline)
-	pos := t.advance(h)
 	t.st.inlineRecords++
 	t.st.inlineBytes += uint64(len(p))
-	if len(p) > packets && t.win.Kind() == ntb.WriteCombining {
-		t.win.Write(pos, t.fullLines(p))
-		t.win.Publish64(pos, uint64(h))
+	if t.win.Kind() == ntb.WriteCombining {
+		t.putSealed(p)
 		return
 	}
+	h := makeHeader(t.seq+1, len(p), kindInline)
+	pos := t.advance(h)
 	if len(p) > line-headerSize {
 		t.win.Write(pos+line, p[line-headerSize:])
 		p = p[:line-headerSize]
@@ -115,21 +118,46 @@ func (t *tx) putInline(p []byte) {
 	t.win.Publish64(pos, uint64(h))
 }
 
-// packets is how many bytes of a line of write-combining memory leave for the price of a full one, at most: a full
-// line is a packet, and each 8 bytes of one that is not are a packet too.
-const packets = 16
-
-// fullLines returns an inline record of p, with 0 for its header, which is what the memory there has until the header is
-// published. It is valid until the next call.
-func (t *tx) fullLines(p []byte) []byte {
+// putSealed is putInline where stores combine. Where the memory may not be zero, the header leaves last and alone.
+func (t *tx) putSealed(p []byte) {
 	if t.lines == nil {
 		t.lines = new([maxInline + headerSize]byte)
 	}
-	n := headerSize + copy(t.lines[headerSize:], p)
-	if n%line > packets {
-		n = inlineSize(len(p)) // with bytes of earlier records behind p
+	b := t.lines[:inlineSize(len(p))]
+	clear(b[copy(b[headerSize:], p)+headerSize:])
+	h := seal(b, len(p)) | header(t.seq+1)
+	n := headerSize + (len(p)+7)&^7
+	clean := t.clean >= t.size
+	pos := t.advance(h)
+	switch {
+	case !clean && n-headerSize <= parts:
+		t.win.Write(pos+headerSize, b[headerSize:n])
+		t.win.Publish64(pos, uint64(h))
+		return
+	case !clean:
+		binary.LittleEndian.PutUint64(b, 0)
+		t.win.Write(pos, b[:combined(n)])
+		t.win.Publish64(pos, uint64(h))
+		return
+	case n > line:
+		t.win.Write(pos+line, b[line:combined(n)])
+		t.win.Flush()
 	}
-	return t.lines[:n]
+	binary.LittleEndian.PutUint64(b, uint64(h))
+	t.win.Write(pos, b[:min(line, combined(n))])
+	t.win.Flush()
+}
+
+// parts is how many bytes of a line of write-combining memory leave for less than the price of a full one, at most: a full
+// line is a packet, and each 8 bytes of one that is not are a packet too.
+const parts = 16
+
+// combined returns how many bytes to store for the first n of a record: whole lines, but for a last one of parts.
+func combined(n int) int {
+	if n%line <= parts {
+		return n
+	}
+	return (n + line - 1) &^ (line - 1)
 }
 
 // reserve finds room for a record with payload of up to n bytes. It returns where
@@ -202,7 +230,7 @@ func (t *tx) publish(h header) {
 // pos. It first clears the header of the successor. Without that, the reader would
 // find there what an earlier lap left, which may resemble anything. The reader gets
 // there only after the header, which is published later, so the zero needs no order
-// of its own.
+// of its own. Where the memory is clean there is nothing to clear.
 func (t *tx) advance(h header) (pos int) {
 	n := h.size()
 	pos = t.pos
@@ -210,7 +238,12 @@ func (t *tx) advance(h header) (pos int) {
 	if next == t.size {
 		next = 0
 	}
-	t.win.Store64(next, 0)
+	if t.clean < t.size {
+		t.win.Store64(next, 0)
+	}
+	if t.clean += n; h.kind() != kindSealed && h.kind() != kindPad {
+		t.clean = 0
+	}
 	t.pos = next
 	t.seq++
 	t.done += n

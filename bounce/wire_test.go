@@ -19,7 +19,7 @@ func TestARecordsHeaderIsLaidOutAsDocumented(t *testing.T) {
 		first, last := row.Bits(t, "bits")
 		require.Equal(t, want[row["name"]], h<<(63-last)>>(63-last+first), row["name"])
 	}
-	kinds := map[string]kind{"inline": kindInline, "bulk": kindBulk, "pad": kindPad, "FIN": kindFIN, "move": kindMove}
+	kinds := map[string]kind{"inline": kindInline, "bulk": kindBulk, "pad": kindPad, "FIN": kindFIN, "move": kindMove, "sealed": kindSealed}
 	rows = wiredoc.Table(t, "Records", "payload at")
 	require.Len(t, rows, len(kinds))
 	for _, row := range rows {
@@ -73,6 +73,17 @@ func TestRecordsAreThoseOfTheExamples(t *testing.T) {
 	n, err := q.rx.get(got)
 	require.NoError(t, err)
 	require.Equal(t, payload, got[:n])
+
+	values, wire = wiredoc.Vector(t, "sealed")
+	h = header(binary.LittleEndian.Uint64(wire))
+	q = newQueueOf(ntb.WriteCombining, minQueue)
+	q.tx.seq, q.rx.seq = h.seq()-1, h.seq()-1
+	copy(q.rx.mem, wire)
+	n, err = q.rx.get(got)
+	require.NoError(t, err)
+	require.Equal(t, values, fmt.Sprintf("number=%d length=%d zeros=%d payload=%q", h.seq(), h.len(), h>>sealedBits&0x7f, got[:n]))
+	require.NotZero(t, q.tx.put(got[:n], n))
+	require.Equal(t, wire, q.rx.mem[:len(wire)])
 
 	values, wire = wiredoc.Vector(t, "move")
 	h = header(binary.LittleEndian.Uint64(wire))

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of messages and records. A Hello of another one is refused.
-const Version = 7
+const Version = 8
 
 // VersionError reports that the peer's messages are of another version. It wraps
 // EPROTONOSUPPORT.

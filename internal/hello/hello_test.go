@@ -15,7 +15,7 @@ var wire = map[string]struct {
 }{
 	"hello": {
 		&Hello{Version: Version, From: 0xc001, To: 8080, Endpoint: endpoint},
-		[]byte{1, 7, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
+		[]byte{1, 8, 0x01, 0xc0, 0x90, 0x1f, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21},
 	},
 	"hello, tcp": {
 		&Hello{Version: Version, Network: OverTCP, From: 0xc001, To: 8080, Endpoint: endpoint, TCP: TCP{
@@ -24,7 +24,7 @@ var wire = map[string]struct {
 			SourceZone: 3, DestinationZone: 0x01020304,
 		}},
 		append([]byte{
-			1, 7, 0x01, 0xc0, 0x90, 0x1f, 1, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21,
+			1, 8, 0x01, 0xc0, 0x90, 0x1f, 1, 0, 4, 3, 2, 1, 8, 7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21,
 			0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
 		},
 			0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
@@ -33,7 +33,7 @@ var wire = map[string]struct {
 	},
 	"refuse, address": {
 		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: AddressTaken},
-		[]byte{3, 7, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 6, 0, 0, 0},
+		[]byte{3, 8, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 6, 0, 0, 0},
 	},
 	"ack": {
 		&HelloAck{Slot: 3, Gen: 9, Endpoint: endpoint},
@@ -41,11 +41,11 @@ var wire = map[string]struct {
 	},
 	"refuse": {
 		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: BacklogFull},
-		[]byte{3, 7, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
+		[]byte{3, 8, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0},
 	},
 	"refuse, other process": {
 		&Refuse{Version: Version, Slot: 3, Gen: 9, Reason: OtherProcess, Process: 0x0102},
-		[]byte{3, 7, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 2, 1},
+		[]byte{3, 8, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 2, 1},
 	},
 }
 

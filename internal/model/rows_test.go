@@ -96,7 +96,7 @@ func (r *rows) messages(link ntbtime.Link) {
 	for _, size := range []int{8, 24, 56} {
 		open(r.t, bed{link: link, nodes: 2, window: 64 * mega, spin: "50us", poll: fine}, func(w *world) {
 			a, b := w.connect(1, 2)
-			w.stream(a, b, size, 500*size)
+			w.stream(a, b, size, 4000*size)
 			r.add(w.stream(a, b, size, 2000*size)/float64(size)/1e6, "million/s", "messages of %d B", size)
 		})
 	}

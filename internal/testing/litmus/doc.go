@@ -14,7 +14,7 @@
 // sleep, or that stands for it.
 //
 //	pair  function                  stores                    looks at                ordered by
-//	S1    bounce bell.announce      record's header           data arm                nothing, or Fence
+//	S1    bounce bell.announce      record's first line       data arm                nothing, or Fence
 //	      bounce waiter.wait        data arm                  record's header         Device.Order
 //	S2    bounce reader.publishCredit credit                  space arm               nothing, or Fence
 //	      bounce waiter.wait        space arm                 credit                  Device.Order

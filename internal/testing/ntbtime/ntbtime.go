@@ -24,7 +24,7 @@ type Link struct {
 	RemoteCPU bool
 
 	// Faults, for tests of tests.
-	ExtraPackets int // more packets for each Publish
+	ExtraPackets int // more packets for each flush
 	LoseBell     int // the doorbell with this number, from 1 on, and each that many later is lost; 0 for none
 }
 

@@ -229,10 +229,10 @@ func (w *wire) Publish(off int, v uint64, width int) {
 	if w.alter != nil && width == 8 {
 		v = w.alter(v)
 	}
-	if packets := 1 + w.link.ExtraPackets; width < 8 || off >= w.lateBelow {
-		w.send(width, packets, publish)
+	if width < 8 || off >= w.lateBelow {
+		w.send(width, 1, publish)
 	} else {
-		w.send(width, packets, nil)
+		w.send(width, 1, nil)
 		w.arrive(w.free.Add(w.link.OneWay+w.late), publish)
 	}
 	w.mu.Unlock()
@@ -247,6 +247,9 @@ func (w *wire) Flush() {
 	w.mu.Lock()
 	for len(w.buffers) > 0 {
 		w.empty(0)
+	}
+	if n := w.link.ExtraPackets; n > 0 {
+		w.send(0, n, nil)
 	}
 	w.mu.Unlock()
 	w.wait()
