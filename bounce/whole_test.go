@@ -3,12 +3,17 @@ package bounce
 import (
 	"io"
 	"os"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
@@ -180,4 +185,75 @@ func TestABadRecordWithinAWrite(t *testing.T) {
 		require.Zero(t, n)
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 	})
+}
+
+// A Write announces some of its records only together. One that its deadline stops between two of them has announced them, as the
+// reader may sleep.
+func TestAWriteThatIsStoppedHasAnnouncedItsRecords(t *testing.T) {
+	leak.Check(t)
+	left, right := ntbmem.Pair(8 << 20)
+	hooked := &hookedDevice{Device: left}
+	pa, pb := linkPools(t, hooked, right, Options{Buffer: 8 << 10})
+	a, b := connect(t, pa, pb)
+	var got atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		for p := make([]byte, 32<<10); ; {
+			n, err := b.Read(p)
+			if err != nil {
+				return
+			}
+			got.Add(int64(n))
+		}
+	})
+	records := 0
+	hooked.publish = func(h header) {
+		if h.kind() != kindBulk {
+			return
+		}
+		for records++; records == 2 && (got.Load() == 0 || !b.r.waiter.parked.Load()); time.Sleep(time.Millisecond) {
+			// until the reader sleeps behind the first record
+		}
+		if records == 2 {
+			a.SetWriteDeadline(time.Unix(1, 0))
+		}
+	}
+	written, err := a.Write(make([]byte, 6<<10))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Greater(t, written, 1<<10)
+	for end := time.Now().Add(30 * time.Second); got.Load() != int64(written); time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%d of %d bytes were read", got.Load(), written)
+	}
+	a.Close()
+	b.Close()
+	all.Wait()
+}
+
+// hookedDevice calls publish before each word of 8 bytes that is published.
+type hookedDevice struct {
+	ntb.Device
+	publish func(h header)
+}
+
+func (d *hookedDevice) Outbound() ntb.Window {
+	out := d.Device.Outbound()
+	return ntb.SinkWindow(ntb.Basic(&hookedSink{d, out}), out.Len())
+}
+
+type hookedSink struct {
+	dev *hookedDevice
+	out ntb.Window
+}
+
+func (s *hookedSink) Store(off int, p []byte) { s.out.Write(off, p) }
+
+func (s *hookedSink) Publish(off int, v uint64, width int) {
+	if width == 4 {
+		s.out.Publish32(off, uint32(v))
+		return
+	}
+	if s.dev.publish != nil {
+		s.dev.publish(header(v))
+	}
+	s.out.Publish64(off, v)
 }
