@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
@@ -24,7 +25,7 @@ type listing struct {
 // list shows fabrics of this machine and who is in them.
 func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 	fs := c.flagSet(out, "\nRoot sees those of other users too, without asking their processes.\n")
-	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+fabric.File+")")
+	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+spec.File+")")
 	remove := fs.Bool("remove", false, "remove what is dead: sockets of processes that have ended, directories of this user's fabrics without processes")
 	asJSON := fs.Bool("json", false, "print the result as JSON, with what is dead")
 	if err := parse(fs, args, out); err != nil {
@@ -75,7 +76,7 @@ func readFabrics(ctx context.Context, name string) ([]*status.Directory, error) 
 	if err != nil {
 		return nil, err
 	}
-	spec, _, err := fabric.Default()
+	spec, _, err := spec.Default()
 	if err == nil && strings.Contains(spec, ":/") {
 		var named []*status.Directory
 		named, err = fabric.Hosts(ctx, spec)

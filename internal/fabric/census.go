@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
@@ -79,7 +79,7 @@ func Foreign() (all []*status.Directory) {
 func ownHost(base, name string) *found {
 	fabric, digits, several := strings.Cut(name, "@")
 	node, _ := strconv.Atoi(digits)
-	if checkName(fabric) != nil || several && (node < 1 || hostName(fabric, node) != name) {
+	if spec.CheckName(fabric) != nil || several && (node < 1 || spec.DirectoryOf(fabric, node) != name) {
 		return nil
 	}
 	return &found{status.Directory{Fabric: fabric, Node: node}, hostdir.In(base, name)}
@@ -93,47 +93,35 @@ func Hosts(ctx context.Context, text string) ([]*status.Directory, error) {
 }
 
 func findHosts(text string) (all []*found, err error) {
-	spec, err := directorySpec(text)
+	s, err := spec.ForDirectory(text)
 	if err != nil {
 		return nil, err
 	}
 	nodes := []int{0}
 	switch {
-	case spec.hosts() && isPath(spec.Name):
-		if nodes, err = spec.place(0).Hosts(maxNodes); err != nil {
+	case s.Several() && spec.IsPath(s.Name):
+		if nodes, err = s.PlaceOf(0).Hosts(spec.MaxNodes); err != nil {
 			return nil, err
 		}
 		nodes = slices.DeleteFunc(nodes, func(n int) bool { return n == 0 })
-	case spec.hosts():
+	case s.Several():
 		nodes = nil
-		for n := 1; n <= maxNodes; n++ {
-			if _, err := spec.place(n).Look(); err == nil {
+		for n := 1; n <= spec.MaxNodes; n++ {
+			if _, err := s.PlaceOf(n).Look(); err == nil {
 				nodes = append(nodes, n)
 			}
 		}
 	}
 	for _, n := range nodes {
-		all = append(all, &found{status.Directory{Fabric: spec.Name, Node: n}, spec.place(n)})
+		all = append(all, &found{status.Directory{Fabric: s.Name, Node: n}, s.PlaceOf(n)})
 	}
 	return all, nil
 }
 
 // CheckDirectory returns an error unless Hosts can look for the fabric.
 func CheckDirectory(text string) error {
-	_, err := directorySpec(text)
+	_, err := spec.ForDirectory(text)
 	return err
-}
-
-// directorySpec returns as much of a spec as it takes to find the directories.
-func directorySpec(text string) (*Spec, error) {
-	if kind, _, _ := strings.Cut(text, ":"); isTopology(kind) {
-		return topologySpec(text)
-	}
-	spec, err := ParseSpec(text)
-	if err == nil && spec.Backend == "mem" {
-		err = fmt.Errorf("fabric %q: is within one process, and has no directory: %w", text, syscall.EINVAL)
-	}
-	return spec, err
 }
 
 // readHosts reads each directory and asks its processes. If leave is set, it leaves out directories that were removed meanwhile.
@@ -187,14 +175,14 @@ func (h *found) read(ctx context.Context) (kind string, err error) {
 			defer func() { <-gate }()
 			if err := complete(ctx, p, dir, h.Node); hostdir.Lack(err) {
 				p.Error = err.Error()
-				lacks <- Advise(err)
+				lacks <- spec.Advise(err)
 			} else if err != nil {
 				p.Error = err.Error()
 			}
 		})
 	}
 	wg.Wait()
-	if i := slices.IndexFunc(h.Processes, func(p *status.Process) bool { return isTopology(p.Topology) }); i >= 0 {
+	if i := slices.IndexFunc(h.Processes, func(p *status.Process) bool { return spec.IsTopology(p.Topology) }); i >= 0 {
 		kind = h.Processes[i].Topology
 	}
 	select {
@@ -281,13 +269,13 @@ func complete(ctx context.Context, p *status.Process, dir *hostdir.Dir, node int
 	switch {
 	case s.Process != p.Process || s.Node != p.Node:
 		return fmt.Errorf("%w: it says that it is process %d of node %d", errGreeting, s.Process, s.Node)
-	case isTopology(s.Topology) != (node != 0):
+	case spec.IsTopology(s.Topology) != (node != 0):
 		return fmt.Errorf("%w: it says that the fabric is a %.8q", errGreeting, s.Topology)
 	case len(s.Connections) > maxPeerings:
 		return fmt.Errorf("%w: it says that it has connections with %d processes", errGreeting, len(s.Connections))
 	}
 	for _, o := range s.Connections {
-		if o.Node < 0 || o.Node > maxNodes || o.Process < 0 || o.Process > hostdir.MaxPort || o.Count < 0 || o.Count > maxConnections {
+		if o.Node < 0 || o.Node > spec.MaxNodes || o.Process < 0 || o.Process > hostdir.MaxPort || o.Count < 0 || o.Count > maxConnections {
 			return fmt.Errorf("%w: it says that it has %d connections with process %d of node %d", errGreeting, o.Count, o.Process, o.Node)
 		}
 	}
@@ -331,33 +319,4 @@ func removeDead(place hostdir.Place) (removed []string, err error) {
 	default:
 		return removed, err
 	}
-}
-
-// Place returns where the processes of this spec's host meet.
-func (s *Spec) Place() hostdir.Place { return s.place(s.Node) }
-
-// Member returns the text of a spec with which a process comes to the same host of the fabric,
-// and owns no links.
-func (s *Spec) Member() string {
-	v := url.Values{}
-	if s.Group != "" {
-		v.Set("group", s.Group)
-	}
-	if len(s.Owners) > 0 {
-		v.Set("owner", strings.Join(s.Owners, ","))
-	}
-	if s.Node != 0 {
-		v.Set("node", strconv.Itoa(s.Node))
-	}
-	if s.Window != 0 {
-		v.Set("window", strconv.Itoa(s.Window))
-	}
-	if s.hosts() && s.Backend == "mem" {
-		v.Set("backend", s.Backend)
-	}
-	text := s.Kind + ":" + s.Name
-	if len(v) > 0 {
-		text += "?" + v.Encode()
-	}
-	return text
 }

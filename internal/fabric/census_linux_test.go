@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +31,7 @@ func TestWhatAProcessSaysOfItselfIsChecked(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, dir.Close())
-		require.NoError(t, Remove(name))
+		require.NoError(t, spec.Remove(name))
 	})
 	number, err := dir.ClaimProcess()
 	require.NoError(t, err)
@@ -137,34 +138,34 @@ func TestTheSpecOfAMemberIsThatOfTheSameHost(t *testing.T) {
 		"ring:x?node=2&nodes=3": "ring:x?node=2",
 		"mesh:/x?node=1&lanes=2&nodes=2&group=a&owner=b,c&window=131072": "mesh:/x?group=a&node=1&owner=b%2Cc&window=131072",
 	} {
-		spec, err := ParseSpec(text)
+		s, err := spec.Parse(text)
 		require.NoError(t, err)
-		require.Equal(t, want, spec.Member())
-		again, err := ParseSpec(want)
+		require.Equal(t, want, s.Member())
+		again, err := spec.Parse(want)
 		require.NoError(t, err)
-		require.Equal(t, spec.Place(), again.Place())
+		require.Equal(t, s.Place(), again.Place())
 	}
 }
 
 // A process that comes while its empty directory is removed is not left alone in it.
 func TestAFabricIsOpenedWhileItIsRemoved(t *testing.T) {
-	spec, err := ParseSpec("shm:test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(uint64(rand.Uint32()), 16))
+	own, err := spec.Parse("shm:test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(uint64(rand.Uint32()), 16))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, Remove(spec.Name)) })
+	t.Cleanup(func() { require.NoError(t, spec.Remove(own.Name)) })
 	for range 200 {
-		require.NoError(t, Remove(spec.Name))
-		dir, err := hostdir.Open(spec.Place(), true) // so that there is something to remove
+		require.NoError(t, spec.Remove(own.Name))
+		dir, err := hostdir.Open(own.Place(), true) // so that there is something to remove
 		require.NoError(t, err)
 		require.NoError(t, dir.Close())
 		removed := make(chan error, 1)
 		go func() {
-			_, err := removeDead(spec.Place())
+			_, err := removeDead(own.Place())
 			removed <- err
 		}()
-		s, err := openShmRegistry(spec)
+		s, err := openShmRegistry(own)
 		require.NoError(t, err)
 		require.NoError(t, <-removed)
-		dir, err = hostdir.Open(spec.Place(), false)
+		dir, err = hostdir.Open(own.Place(), false)
 		require.NoError(t, err)
 		all, err := dir.Processes()
 		require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -56,10 +56,10 @@ type PublishedSocket = hostdir.Socket
 
 // Open joins the fabric that spec names. It calls start before any peer can come
 // up. From then on Node and OtherHolder may be called.
-func Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
-	h, err := openHosts(spec)
+func Open(s *spec.Spec, start func(*Fabric)) (*Fabric, error) {
+	h, err := openHosts(s)
 	if err != nil {
-		return nil, Advise(err)
+		return nil, spec.Advise(err)
 	}
 	return joinHosts(h, start)
 }
@@ -72,7 +72,7 @@ func joinHosts(h *hosts, start func(*Fabric)) (*Fabric, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, Advise(err)
+		return nil, spec.Advise(err)
 	}
 	return f, nil
 }
@@ -153,18 +153,7 @@ func (f *Fabric) Elsewhere() string { return f.net.spec.Elsewhere(whyTime) }
 func (f *Fabric) Whose() string { return f.net.spec.Whose() }
 
 // OwnsLinks reports whether this process owns its host's links to other hosts.
-func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.member() }
-
-// NodeAddr returns the address that stands for a host where addresses are those of TCP.
-// In a fabric of one host it is loopback. Otherwise it is a link-local address whose
-// zone is the host's name.
-func (f *Fabric) NodeAddr(host int) netip.Addr {
-	if !f.net.several() {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	a := [16]byte{0: 0xfe, 1: 0x80, 14: byte(host >> 8), 15: byte(host)}
-	return netip.AddrFrom16(a).WithZone(nodeName(host))
-}
+func (f *Fabric) OwnsLinks() bool { return f.net.several() && !f.net.spec.IsMember() }
 
 // Holder returns the node of this host that holds a port.
 func (f *Fabric) Holder(port int) (id link.ID, ok bool, err error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 func ownName(t *testing.T) string {
 	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
 	t.Cleanup(func() {
-		if err := Remove(name); err != nil && !errors.Is(err, ntb.ErrNotSupported) && !t.Failed() {
+		if err := spec.Remove(name); err != nil && !errors.Is(err, ntb.ErrNotSupported) && !t.Failed() {
 			t.Error(err)
 		}
 	})
@@ -57,7 +58,7 @@ func nodeSpec(backend, plan string, node int) string {
 }
 
 func openNode(backend, plan string, node int) (*Fabric, error) {
-	spec, err := ParseSpec(nodeSpec(backend, plan, node))
+	spec, err := spec.Parse(nodeSpec(backend, plan, node))
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +280,7 @@ func TestAnAnswerOfAnotherVersionIsRefusedWithBothNumbers(t *testing.T) {
 	frame := greetingMagic + string(rune(len(text))) + "\x00\x00\x00" + text
 	answer, err := readGreeting(strings.NewReader(frame), maxAnswer)
 	require.NoError(t, err)
-	mine := planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting(wantLink)
+	mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(wantLink)
 	err = mine.verdict(answer)
 	require.ErrorIs(t, err, ErrMismatch)
 	require.ErrorContains(t, err, fmt.Sprintf("version %d, the other in 9", greetingVersion))
@@ -304,14 +305,14 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 }
 
 // planned returns an owner that does nothing.
-func planned(spec *Spec) *hosts {
+func planned(spec *spec.Spec) *hosts {
 	h := &hosts{spec: spec}
 	h.plan.Store(spec)
 	return h
 }
 
 func FuzzReadGreeting(f *testing.F) {
-	g, err := json.Marshal(planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting(wantLink))
+	g, err := json.Marshal(planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(wantLink))
 	require.NoError(f, err)
 	f.Add(g)
 	f.Add([]byte(`{"version":2,"node":"x"}`))
@@ -327,7 +328,7 @@ func FuzzReadGreeting(f *testing.F) {
 		if left := len(rest) - r.n; left != len("files") {
 			t.Fatalf("%d bytes left, want %d", left, len("files"))
 		}
-		mine := planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting("")
+		mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting("")
 		if mine.fits(g) == nil && (g.Node < 1 || g.Node > 3 || g.Nodes != 3 && !(g.Member && g.Nodes == 0)) {
 			t.Fatalf("accepted %+v", g)
 		}
@@ -351,7 +352,7 @@ func (c *counter) Read(b []byte) (int, error) {
 func TestANeighbourIsReachedDirectly(t *testing.T) {
 	leak.Check(t)
 	for range 20 {
-		spec, err := ParseSpec("ring:x?node=1&nodes=4&backend=mem")
+		spec, err := spec.Parse("ring:x?node=1&nodes=4&backend=mem")
 		require.NoError(t, err)
 		m := NewMemHosts(nil)
 		all := make([]*Fabric, spec.Nodes)
@@ -392,7 +393,7 @@ func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
 		name := ownName(t)
 		var both []*Fabric
 		for range 2 {
-			spec, err := ParseSpec("shm:" + name)
+			spec, err := spec.Parse("shm:" + name)
 			require.NoError(t, err)
 			f, err := Open(spec, func(*Fabric) {})
 			require.NoError(t, err)
@@ -421,7 +422,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		}
 		name := ownName(t)
 		open := func() *Fabric {
-			spec, err := ParseSpec("shm:" + name)
+			spec, err := spec.Parse("shm:" + name)
 			require.NoError(t, err)
 			f, err := Open(spec, func(*Fabric) {})
 			require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,8 +35,8 @@ func LendFile(key uint64, fd int) (end func(), err error) {
 // FetchFile returns the file that the process which holds a port of a node has lent. That
 // process is of this machine and of this user, or there is an error. The file may be anything:
 // the caller checks it, and closes it.
-func FetchFile(ctx context.Context, spec *Spec, node, port int, key uint64) (*os.File, error) {
-	dir, err := hostdir.Open(spec.place(node), false)
+func FetchFile(ctx context.Context, spec *spec.Spec, node, port int, key uint64) (*os.File, error) {
+	dir, err := hostdir.Open(spec.PlaceOf(node), false)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -13,6 +14,6 @@ import (
 func LendFile(uint64, int) (end func(), err error) { return nil, ntb.ErrNotSupported }
 
 // FetchFile returns ntb.ErrNotSupported.
-func FetchFile(context.Context, *Spec, int, int, uint64) (*os.File, error) {
+func FetchFile(context.Context, *spec.Spec, int, int, uint64) (*os.File, error) {
 	return nil, ntb.ErrNotSupported
 }

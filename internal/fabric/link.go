@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -22,9 +23,9 @@ import (
 // while it has asked itself, it answers "busy". After that the link is "being
 // made". On each side it is so at most once at a time.
 type nodeLink struct {
-	wire wire   // immutable; zero for the link of a member to the owner
-	to   int    // the neighbour, or this node itself; immutable
-	by   opener // immutable
+	wire spec.Wire // immutable; zero for the link of a member to the owner
+	to   int       // the neighbour, or this node itself; immutable
+	by   opener    // immutable
 
 	ring   *ring.Link // from the last time that the link came up
 	half   *halved    // its device, with option puts
@@ -37,17 +38,17 @@ type nodeLink struct {
 }
 
 // uplink reports whether the link is that of a member to the owner.
-func (l *nodeLink) uplink() bool { return l.wire.number == 0 }
+func (l *nodeLink) uplink() bool { return l.wire.Number == 0 }
 
 // direction returns the direction of the link from this node.
-func (l *nodeLink) direction(spec *Spec) ring.Direction {
+func (l *nodeLink) direction(s *spec.Spec) ring.Direction {
 	if l.uplink() {
 		return ring.Up
 	}
-	switch l.wire.from(spec.Kind, spec.Node).Side {
-	case Direct:
+	switch l.wire.Side {
+	case spec.Direct:
 		return ring.Direct
-	case Right:
+	case spec.Right:
 		return ring.Right
 	}
 	return ring.Left
@@ -181,7 +182,7 @@ func (h *hosts) begin(l *nodeLink) bool {
 	h.mu.Unlock()
 
 	mine := h.greeting(wantLink)
-	mine.Wire = l.wire.number
+	mine.Wire = l.wire.Number
 	if l.uplink() {
 		mine.Want = wantUplink
 	}
@@ -304,7 +305,7 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error)
 		changed := h.changed
 		h.mu.Unlock()
 		if node > h.nodes() { // a member may have learnt the number while it waited
-			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
+			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", spec.NodeName(node), spec.NodeName(1), spec.NodeName(h.nodes()), syscall.EHOSTUNREACH)
 		}
 		r := h.ring.Load() // nil as long as a member has met no owner
 		var below <-chan struct{}
@@ -379,13 +380,13 @@ func (h *hosts) why(node int) error {
 	for _, l := range h.links {
 		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
 			why = l.why()
-			if l.absent && l.uplink() && h.spec.heir != nil {
-				why = fmt.Errorf("no process owns the links of %s: this one tries to", nodeName(l.to))
+			if l.absent && l.uplink() && h.spec.Succeeds() {
+				why = fmt.Errorf("no process owns the links of %s: this one tries to", spec.NodeName(l.to))
 			}
 		}
 	}
 	if why == nil {
-		why = fmt.Errorf("no way leads to %s", nodeName(node))
+		why = fmt.Errorf("no way leads to %s", spec.NodeName(node))
 	}
 	return why
 }
@@ -394,17 +395,17 @@ func (h *hosts) why(node int) error {
 func (l *nodeLink) why() error {
 	switch {
 	case l.absent && l.uplink():
-		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))
+		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", spec.NodeName(l.to))
 	case l.uplink() && l.err != nil:
-		return fmt.Errorf("link to the owner of the links of %s: %w", nodeName(l.to), l.err)
+		return fmt.Errorf("link to the owner of the links of %s: %w", spec.NodeName(l.to), l.err)
 	case l.deserted() && l.by.missing() != nil:
-		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.by.missing())
+		return fmt.Errorf("link to %s: %w", spec.NodeName(l.to), l.by.missing())
 	case l.deserted():
-		return fmt.Errorf("no process of %s has come to its end of the bridge", nodeName(l.to))
+		return fmt.Errorf("no process of %s has come to its end of the bridge", spec.NodeName(l.to))
 	case l.absent:
-		return fmt.Errorf("%s is not there", nodeName(l.to))
+		return fmt.Errorf("%s is not there", spec.NodeName(l.to))
 	case l.err != nil:
-		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.err)
+		return fmt.Errorf("link to %s: %w", spec.NodeName(l.to), l.err)
 	}
-	return fmt.Errorf("link to %s is just being made", nodeName(l.to))
+	return fmt.Errorf("link to %s is just being made", spec.NodeName(l.to))
 }

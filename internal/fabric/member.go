@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -31,11 +32,11 @@ func (h *hosts) judgeOwn(g *greeting) bool {
 	}
 	switch g.Want {
 	case wantUplink:
-		return g.Member && !h.spec.member()
+		return g.Member && !h.spec.IsMember()
 	case wantCheck:
 		return g.Member
 	case wantOwner:
-		return h.spec.member() && !g.Member
+		return h.spec.IsMember() && !g.Member
 	}
 	return false
 }
@@ -60,7 +61,7 @@ func (h *hosts) joinOwner() error {
 		}
 	}
 	h.wg.Go(func() { h.keep(h.links[0]) })
-	if h.spec.heir != nil && h.inherit != nil {
+	if h.spec.Succeeds() && h.inherit != nil {
 		h.wg.Go(h.succeed)
 	}
 	return nil
@@ -74,10 +75,10 @@ func (h *hosts) adopt(answer *greeting) error {
 	}
 	plan := *h.spec
 	plan.Nodes, plan.Lanes, plan.Slots, plan.Frame = answer.Nodes, answer.Lanes, answer.Slots, answer.Frame
-	o := plan.options()
+	o := plan.LinkOptions()
 	o.Member = true
-	if plan.Nodes < minNodes || plan.Nodes > maxNodes || plan.Lanes < 1 {
-		return fmt.Errorf("%w: the owner of the links of %s is of %s", ErrMismatch, nodeName(h.spec.Node), answer.plan())
+	if plan.Nodes < spec.MinNodes || plan.Nodes > spec.MaxNodes || plan.Lanes < 1 {
+		return fmt.Errorf("%w: the owner of the links of %s is of %s", ErrMismatch, spec.NodeName(h.spec.Node), answer.plan())
 	}
 	if err := h.joinRing(o); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)

@@ -30,7 +30,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 		v := uplinkOf(t, a, linkAbsent)
 		require.Equal(t, status.Link{From: 2, To: 2, Direction: "up", State: linkAbsent, Since: v.Since}, v)
 		require.False(t, a.OwnsLinks())
-		host, ok := a.net.spec.findHost("node16", a.net.nodes())
+		host, ok := a.FindNode("node16")
 		require.True(t, ok, "nobody knows better")
 		require.Equal(t, 16, host)
 
@@ -40,7 +40,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 			b := mustNode(t, backend, members, 2)
 			uplinkOf(t, a, linkUp)
 			uplinkOf(t, b, linkUp)
-			_, ok = a.net.spec.findHost("node4", a.net.nodes())
+			_, ok = a.FindNode("node4")
 			require.False(t, ok)
 			require.Eventually(t, func() bool { return len(membersOf(owner)) == 2 }, testTimeout, time.Millisecond)
 			for i, f := range []*Fabric{a, b} {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -20,7 +21,7 @@ func TestNodesShareADirectory(t *testing.T) {
 	require.NoError(t, os.Mkdir(path, 0o700))
 	var all []*Fabric
 	for node := 1; node <= 3; node++ {
-		spec, err := ParseSpec(fmt.Sprintf("line:%s?node=%d&nodes=3", path, node))
+		spec, err := spec.Parse(fmt.Sprintf("line:%s?node=%d&nodes=3", path, node))
 		require.NoError(t, err)
 		f, err := Open(spec, func(*Fabric) {})
 		require.NoError(t, err)
@@ -41,9 +42,9 @@ func TestNodesShareADirectory(t *testing.T) {
 	require.ErrorContains(t, err, "option owner: want users")
 	_, err = ReadTopology(t.Context(), "line:"+path+"/none")
 	require.ErrorContains(t, err, "no node of line:"+path+"/none runs on this machine")
-	spec, err := ParseSpec(fmt.Sprintf("line:%s?node=1", path))
+	s, err := spec.Parse(fmt.Sprintf("line:%s?node=1", path))
 	require.NoError(t, err)
-	board, err := OpenBoard(spec)
+	board, err := spec.OpenBoard(s)
 	require.NoError(t, err)
 	require.NoError(t, board.Close())
 	for _, f := range all {

@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,8 +11,8 @@ import (
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Option puts=window leaves the end of both windows of a bridge to symmetric heaps: the second half, or as much as option
@@ -21,58 +20,6 @@ import (
 //
 // More than two nodes have one memory, and a link from each to each. Then a heap is in no link's window, but in a part of
 // the memory, as much as option heap says, to which all neighbours store.
-
-var errPuts = errors.New("option puts=window: want two nodes with one wire, a line or a mesh, without failover, " +
-	"or option heap and a mesh of N nodes whose wires are all ends with ,peers=N")
-
-// checkPuts checks that a link leads to each node, without another way. If there are several, it has the ends leave out what
-// is for heaps.
-func (s *Spec) checkPuts() error {
-	if s.Failover || s.Nodes == 2 && s.Kind == topologyRing {
-		return errPuts
-	}
-	if s.Nodes == 2 {
-		return nil
-	}
-	for name, e := range s.ends {
-		if e.places != s.Nodes {
-			return errPuts
-		}
-		e.heap, e.least = s.Heap, s.leastWindow()
-		s.ends[name] = e
-	}
-	if s.Kind != topologyMesh || s.Heap == 0 || len(s.ends) != s.Nodes-1 {
-		return errPuts
-	}
-	return nil
-}
-
-// leastWindow returns how large each side's window of a link is at least.
-func (s *Spec) leastWindow() int {
-	o, least := s.options(), 8
-	if s.Nodes == 2 {
-		least = 4
-	}
-	o.Slots = min(cmp.Or(o.Slots, least), least)
-	return o.LinkWindow(0)
-}
-
-// heapBytes returns how much of windows of these sizes is for heaps, the same number on both sides. It returns an error
-// if option heap leaves no room for the link.
-func (s *Spec) heapBytes(in, out int) (int, error) {
-	n := min(in, out)
-	switch {
-	case s.Nodes > 2:
-		return 0, nil
-	case s.Heap == 0:
-		return n / 2 &^ 4095, nil
-	}
-	if most := (n - s.leastWindow()) &^ 4095; s.Heap > most {
-		return 0, fmt.Errorf("%w: option heap=%d: windows of %d bytes have room for at most heap=%d beside the link",
-			ring.ErrUnfit, s.Heap, n, max(0, most))
-	}
-	return s.Heap, nil
-}
 
 // halved is a device without the parts of its windows that are for heaps.
 type halved struct {
@@ -89,7 +36,7 @@ type halved struct {
 // halve returns what a device leaves to a link. It closes the device if that is too little.
 func (h *hosts) halve(l *nodeLink, dev ntb.Device) (ntb.Device, error) {
 	out := dev.Outbound()
-	heap, err := h.spec.heapBytes(len(dev.Inbound()), out.Len())
+	heap, err := h.spec.HeapBytes(len(dev.Inbound()), out.Len())
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -180,13 +127,13 @@ type windowKey struct {
 	node       int
 }
 
-func (s *Spec) windowKey() windowKey { return windowKey{s.Kind, s.Name, s.Node} }
+func keyOf(s *spec.Spec) windowKey { return windowKey{s.Kind, s.Name, s.Node} }
 
 // OpenHeapWindow returns what option puts leaves to the heap of this process. It waits until all neighbours have come. It
 // returns nil if the fabric has no such option, this process does not own the links of its node, or another heap of this
 // process had the memory in one of these sessions.
-func OpenHeapWindow(ctx context.Context, spec *Spec) (*HeapWindow, error) {
-	v, ok := windowed.Load(spec.windowKey())
+func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*HeapWindow, error) {
+	v, ok := windowed.Load(keyOf(spec))
 	if !spec.Puts || !ok {
 		return nil, nil
 	}
@@ -284,7 +231,7 @@ func (w *HeapWindow) sameMemory(page []byte) error {
 		release()
 		if !same {
 			return fmt.Errorf("option puts=window: the wires to %s and %s are ends of two memories: want one",
-				nodeName(w.Sessions[0].Node), nodeName(s.Node))
+				spec.NodeName(w.Sessions[0].Node), spec.NodeName(s.Node))
 		}
 	}
 	return nil

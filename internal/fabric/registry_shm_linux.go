@@ -11,6 +11,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
 )
@@ -19,15 +20,15 @@ import (
 // host has a directory of its own, so that its processes and ports are separate
 // from those of the others.
 type shmRegistry struct {
-	*hostdir.Dir       // of this host; immutable
-	spec         *Spec // immutable
-	number       int   // immutable
+	*hostdir.Dir            // of this host; immutable
+	spec         *spec.Spec // immutable
+	number       int        // immutable
 	ln           *unixsock.Listener
 }
 
 // openShmRegistry opens the registry again if the directory is removed meanwhile, as an empty one
 // may be.
-func openShmRegistry(spec *Spec) (s registry, err error) {
+func openShmRegistry(spec *spec.Spec) (s registry, err error) {
 	if err := ntbshm.Check(); err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
 	}
@@ -42,14 +43,14 @@ func openShmRegistry(spec *Spec) (s registry, err error) {
 
 const openTries = 10
 
-func tryShmRegistry(spec *Spec) (registry, error) {
-	dir, err := hostdir.Open(spec.place(spec.Node), true)
+func tryShmRegistry(spec *spec.Spec) (registry, error) {
+	dir, err := hostdir.Open(spec.PlaceOf(spec.Node), true)
 	if err != nil {
 		return nil, err
 	}
 	s := &shmRegistry{Dir: dir, spec: spec}
 	claim := dir.ClaimProcess
-	if spec.owner() {
+	if spec.IsOwner() {
 		claim = dir.ClaimOwner
 	}
 	if s.number, err = claim(); err == nil {
@@ -63,7 +64,7 @@ func tryShmRegistry(spec *Spec) (registry, error) {
 }
 
 func (s *shmRegistry) process() int                   { return s.number }
-func (s *shmRegistry) present(node int) (bool, error) { return shmPresent(s.spec, node) }
+func (s *shmRegistry) present(node int) (bool, error) { return s.spec.Runs(node) }
 func (s *shmRegistry) stop()                          { s.ln.Close() }
 func (s *shmRegistry) close()                         { s.ln.Close(); s.Close() }
 
@@ -90,36 +91,11 @@ func (s *shmRegistry) connectTo(ctx context.Context, process int, users []int) (
 	return &shmCable{c}, nil
 }
 
-// shmPresent reports whether a node of a fabric runs on this machine.
-func shmPresent(spec *Spec, node int) (bool, error) {
-	dir, err := hostdir.Open(spec.place(node), false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer dir.Close()
-	_, ok, err := dir.Owner()
-	return ok, err
-}
-
-// shmProcesses returns how many processes of a node run on this machine.
-func shmProcesses(spec *Spec, node int) int {
-	dir, err := hostdir.Open(spec.place(node), false)
-	if err != nil {
-		return 0
-	}
-	defer dir.Close()
-	all, _ := dir.Processes()
-	return len(all)
-}
-
 // shmConnect makes a cable to a process of a node of another host, 0 for the owner of
 // its links. It opens the directory each time, since that may have been removed and made
 // again.
-func shmConnect(ctx context.Context, spec *Spec, node, process int) (cable, error) {
-	dir, err := hostdir.Open(spec.place(node), false)
+func shmConnect(ctx context.Context, spec *spec.Spec, node, process int) (cable, error) {
+	dir, err := hostdir.Open(spec.PlaceOf(node), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errAbsent(node)
 	}

@@ -205,7 +205,7 @@ func (h *hosts) judge(who Peer, g, answer *greeting) (*nodeLink, error) {
 		return nil, nil
 	case g.Want == wantLink && !g.Member:
 		for _, l := range h.links {
-			if l.wire.number == g.Wire && l.to == g.Node && l.bySocket() {
+			if l.wire.Number == g.Wire && l.to == g.Node && l.bySocket() {
 				answer.Busy = !h.take(l)
 				return l, nil
 			}

@@ -70,7 +70,7 @@ func (h *hosts) statusOf(l *nodeLink, up []status.Link) status.Link {
 	if i := slices.IndexFunc(up, func(u status.Link) bool { return u.Direction == direction && u.To == l.to }); i >= 0 && state == linkUp {
 		s = up[i]
 	}
-	s.Wire, s.State, s.Ups, s.Since = l.wire.number, state, l.ups, time.Since(l.since).Seconds()
+	s.Wire, s.State, s.Ups, s.Since = l.wire.Number, state, l.ups, time.Since(l.since).Seconds()
 	switch missing := l.by.missing(); {
 	case state == linkUp:
 	case missing != nil:

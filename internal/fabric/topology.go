@@ -4,68 +4,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
-	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
-
-// TopologyName parses the kind and name of a fabric of several hosts from a spec.
-// It ignores the options, so node and nodes may be left out. The name may be the path of a
-// directory.
-func TopologyName(spec string) (kind, name string, err error) {
-	rest, _, _ := strings.Cut(spec, "?")
-	kind, name, _ = strings.Cut(rest, ":")
-	if kind == bridgeKind {
-		s := &Spec{}
-		if err := s.nameBridge(name); err != nil {
-			return "", "", fmt.Errorf("fabric %q: %w", spec, err)
-		}
-		return s.Kind, s.Name, nil
-	}
-	if !isTopology(kind) {
-		return "", "", fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
-	}
-	if isPath(name) {
-		name, err = checkPath(name)
-		return kind, name, err
-	}
-	return kind, name, checkName(name)
-}
-
-// topologySpec returns as much of a spec of several hosts as it takes to find them.
-func topologySpec(text string) (*Spec, error) {
-	kind, name, err := TopologyName(text)
-	if err != nil {
-		return nil, err
-	}
-	spec := &Spec{Kind: kind, Name: name, Backend: "shm"}
-	if !isPath(name) {
-		return spec, nil
-	}
-	_, query, _ := strings.Cut(text, "?")
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, fmt.Errorf("fabric %q: %v: %w", text, err, syscall.EINVAL)
-	}
-	for _, option := range []string{"group", "owner"} {
-		if !values.Has(option) {
-			continue
-		}
-		if err := spec.set(option, values.Get(option)); err != nil {
-			return nil, fmt.Errorf("fabric %q: option %s: %v: %w", text, option, err, syscall.EINVAL)
-		}
-	}
-	return spec, nil
-}
 
 // ReadTopology asks all nodes of a fabric that run on this machine what they know.
 // The caller does not become part of the fabric. The error wraps EHOSTUNREACH if no
 // node runs.
-func ReadTopology(ctx context.Context, spec string) (*status.Fabric, error) {
-	s, err := topologySpec(spec)
+func ReadTopology(ctx context.Context, own string) (*status.Fabric, error) {
+	s, err := spec.ForTopology(own)
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +37,10 @@ func ReadTopology(ctx context.Context, spec string) (*status.Fabric, error) {
 func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (cable, error)) (*status.Fabric, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var views [maxNodes + 1]*status.Process
-	var errs [maxNodes + 1]error
+	var views [spec.MaxNodes + 1]*status.Process
+	var errs [spec.MaxNodes + 1]error
 	var wg sync.WaitGroup
-	for node := 1; node <= maxNodes; node++ {
+	for node := 1; node <= spec.MaxNodes; node++ {
 		wg.Go(func() { views[node], errs[node] = askView(ctx, node, connect) })
 	}
 	wg.Wait()
@@ -117,7 +67,7 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 		return nil, fmt.Errorf("no node of %s runs on this machine: %w", t.Fabric, syscall.EHOSTUNREACH)
 	}
 	others := otherViews(t)
-	for node := 1; node <= maxNodes; node++ {
+	for node := 1; node <= spec.MaxNodes; node++ {
 		switch {
 		case views[node] != nil:
 		case others[node] != nil && isAbsent(errs[node]):
@@ -128,8 +78,8 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 			t.Absent = append(t.Absent, node)
 		}
 	}
-	for w := range wires(t.Topology, t.Nodes) {
-		t.Wires = append(t.Wires, w.view(t, others))
+	for w := range spec.Plan(t.Topology, t.Nodes) {
+		t.Wires = append(t.Wires, viewOf(w, t, others))
 	}
 	return t, nil
 }
@@ -141,7 +91,7 @@ func askView(ctx context.Context, node int, connect func(context.Context, int) (
 		return nil, err
 	}
 	v, err := askStatus(ctx, c)
-	if err == nil && (v.Node != node || !isTopology(v.Topology) || v.Nodes < minNodes || v.Nodes > maxNodes || node > v.Nodes) {
+	if err == nil && (v.Node != node || !spec.IsTopology(v.Topology) || v.Nodes < spec.MinNodes || v.Nodes > spec.MaxNodes || node > v.Nodes) {
 		return nil, fmt.Errorf("%w: node %d says that it is node %d of a %.8q of %d", errGreeting, node, v.Node, v.Topology, v.Nodes)
 	}
 	return v, err
@@ -157,7 +107,7 @@ func otherViews(t *status.Fabric) map[int]*status.Host {
 				continue
 			}
 			o := status.Host{Host: h.Host, State: h.State, Left: h.Left, Right: h.Right, Members: h.Members, Epoch: h.Epoch}
-			if t.Topology == topologyMesh {
+			if t.Topology == spec.TopologyMesh {
 				o.Left, o.Right = "", ""
 			}
 			all[h.Host] = &o
@@ -166,24 +116,24 @@ func otherViews(t *status.Fabric) map[int]*status.Host {
 	return all
 }
 
-// view merges what is known of the two ends of a wire.
-func (w wire) view(t *status.Fabric, others map[int]*status.Host) status.Link {
-	v := status.Link{Wire: w.number, From: w.a, To: w.b, State: linkUp}
-	for _, end := range []int{w.a, w.b} {
+// viewOf merges what is known of the two ends of a wire.
+func viewOf(w spec.Edge, t *status.Fabric, others map[int]*status.Host) status.Link {
+	v := status.Link{Wire: w.Number, From: w.A, To: w.B, State: linkUp}
+	for _, end := range []int{w.A, w.B} {
 		state := linkAbsent
 		switch {
 		case t.View(end) != nil:
 			state = linkDown
-			if l := t.View(end).Link(w.number); l != nil {
+			if l := t.View(end).Link(w.Number); l != nil {
 				if state = l.State; l.Error != "" {
-					v.Error = fmt.Sprintf("%s: %s", nodeName(end), l.Error)
+					v.Error = fmt.Sprintf("%s: %s", spec.NodeName(end), l.Error)
 				}
 			}
 		case others[end] == nil:
-		case t.View(w.other(end)) != nil:
+		case t.View(w.Other(end)) != nil:
 			state = v.State // the end of this machine knows
 		default:
-			state = sideOfHost(others[end], w.from(t.Topology, end).Side)
+			state = sideOfHost(others[end], w.From(t.Topology, end).Side)
 		}
 		if v.State == linkUp || state == linkAbsent {
 			v.State = state
@@ -193,7 +143,7 @@ func (w wire) view(t *status.Fabric, others map[int]*status.Host) status.Link {
 }
 
 // sideOfHost returns the state of a link of a host.
-func sideOfHost(h *status.Host, side Side) string {
-	state := map[Side]string{Left: h.Left, Right: h.Right}[side]
+func sideOfHost(h *status.Host, side spec.Side) string {
+	state := map[spec.Side]string{spec.Left: h.Left, spec.Right: h.Right}[side]
 	return cmp.Or(state, linkUnknown)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 )
@@ -60,11 +61,11 @@ func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
 }
 
 func TestNamesOfTopologies(t *testing.T) {
-	kind, name, err := TopologyName("line:x?node=77&bad=%zz")
+	kind, name, err := spec.TopologyName("line:x?node=77&bad=%zz")
 	require.NoError(t, err)
 	require.Equal(t, "line x", kind+" "+name)
 	for _, bad := range []string{"", "shm:x", "mem:x", "ring:", "ring:a/b", "ring"} {
-		_, _, err := TopologyName(bad)
+		_, _, err := spec.TopologyName(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 	}
 }
@@ -127,9 +128,9 @@ func TestTopologyOfOtherMachines(t *testing.T) {
 	}
 	node := func(n int, kind string, hosts ...status.Host) *status.Process {
 		v := &status.Process{Node: n, Topology: kind, Nodes: 5, Lanes: 1, Hosts: hosts}
-		for w := range wires(kind, 5) {
-			if w.other(n) != 0 {
-				v.Links = append(v.Links, status.Link{Wire: w.number, To: w.other(n), State: linkUp})
+		for w := range spec.Plan(kind, 5) {
+			if w.Other(n) != 0 {
+				v.Links = append(v.Links, status.Link{Wire: w.Number, To: w.Other(n), State: linkUp})
 			}
 		}
 		return v

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,7 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leak.Check(t)
-			spec, err := ParseSpec("shm:" + ownName(t))
+			spec, err := spec.Parse("shm:" + ownName(t))
 			require.NoError(t, err)
 			var both [2]*Fabric
 			for i := range both {

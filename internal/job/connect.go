@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -124,7 +125,7 @@ func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 		for i := range max(1, w.spec.Nodes) {
 			host := "localhost"
 			if w.spec.Nodes > 0 {
-				host = fabric.NodeName((pe+i)%w.spec.Nodes + 1)
+				host = spec.NodeName((pe+i)%w.spec.Nodes + 1)
 			}
 			var c net.Conn
 			c, err = w.dialHost(ctx, d, host+":"+port)

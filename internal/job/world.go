@@ -17,6 +17,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -55,7 +56,7 @@ type World struct {
 // attachment is how a PE is reached by the others. It is immutable, and zero, but for fence,
 // for the only PE of a job.
 type attachment struct {
-	spec   *fabric.Spec
+	spec   *spec.Spec
 	fabric *sdp.Fabric
 	ln     net.Listener
 	window *fabric.HeapWindow // of which parts of the heap are; nil if there is none
@@ -421,7 +422,7 @@ func (w *World) release() {
 	if w.fabric != nil {
 		w.fabric.Close()
 		if w.opts.ownFabric {
-			_ = fabric.Remove(w.spec.Name) // this was the last PE
+			_ = spec.Remove(w.spec.Name) // this was the last PE
 		}
 	}
 	symheap.ForgetGo(w.token)

@@ -1,4 +1,4 @@
-package fabric
+package spec
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ const (
 )
 
 // option is a row of the table of options. It is everything that is defined about an
-// option: ParseSpec uses it, and the documents contain its words.
+// option: Parse uses it, and the documents contain its words.
 type option struct {
 	name  string
 	value string // what stands for the value in the documents
@@ -60,7 +60,7 @@ var options = []option{
 			return !slices.ContainsFunc(s.Owners, func(o string) bool { return !isID(o) })
 		}},
 	{"node", "I", "which node this process is of", "a number from 1 to 16", "", nodes,
-		func(s *Spec, v string) bool { return number(&s.Node, v, 1, maxNodes) }},
+		func(s *Spec, v string) bool { return number(&s.Node, v, 1, MaxNodes) }},
 	{hostOption, "NAMES", "names by which network sdp dials node I, and addresses by which networks sdp and tcp do, with commas between; node I keeps its own",
 		"names or IP addresses of machines, each of one node", "none", nodes, nil},
 	{"fallback", "0", "a dial of network tcp to an address of hostI fails where it cannot go by SDP; with 1 it goes by TCP then",
@@ -71,7 +71,7 @@ var options = []option{
 		func(s *Spec, v string) bool { s.Backend = v; return v == "shm" || v == "mem" }},
 	{"nodes", "N", "how many nodes there are, the same on all; the process that says so owns the links of its node",
 		"a number from 2 to 16", "", owners,
-		func(s *Spec, v string) bool { return number(&s.Nodes, v, minNodes, maxNodes) }},
+		func(s *Spec, v string) bool { return number(&s.Nodes, v, MinNodes, MaxNodes) }},
 	{"share", "1", "others of the node may say nodes too: the first process owns the links, later ones are members, and when the owner ends, one of them owns the links",
 		"0 or 1", "0, and 1 in /etc/ntbnet/fabric", owners,
 		func(s *Spec, v string) bool { s.Share = v == "1"; return v == "0" || v == "1" }},
@@ -124,7 +124,7 @@ func findOption(name string) (o option, which int, ok bool) {
 		}
 		digits, ok := strings.CutPrefix(name, prefix)
 		n, err := strconv.Atoi(digits)
-		if numbered && ok && err == nil && n >= 1 && n <= maxNodes && strconv.Itoa(n) == digits {
+		if numbered && ok && err == nil && n >= 1 && n <= MaxNodes && strconv.Itoa(n) == digits {
 			return o, n, true
 		}
 	}
@@ -147,9 +147,9 @@ func (s *Spec) takes(of whose) bool {
 	case everyones:
 		return true
 	case paths:
-		return isPath(s.Name)
+		return IsPath(s.Name)
 	}
-	return s.hosts()
+	return s.Several()
 }
 
 // set sets an option of a spec.
@@ -169,7 +169,7 @@ func (s *Spec) set(name, value string) error {
 		return fmt.Errorf("%s:%s has a name; this is an option of fabrics that are a directory, as in %[1]s:/PATH", s.Kind, s.Name)
 	}
 	if s.bridge != "" && slices.Contains(bridgeSays, o.name) {
-		return fmt.Errorf("%s says that: this is an option of ring:, line: and mesh: fabrics", bridgeKind)
+		return fmt.Errorf("%s says that: this is an option of ring:, line: and mesh: fabrics", BridgeKind)
 	}
 	if !s.takes(o.of) {
 		return fmt.Errorf("%s:%s is one host; this is an option of ring:, line: and mesh: fabrics", s.Kind, s.Name)
@@ -179,7 +179,7 @@ func (s *Spec) set(name, value string) error {
 	case nodeOption:
 		set = func(s *Spec, v string) bool { return s.setEnd(name, v) }
 	case hostOption:
-		set = func(s *Spec, v string) bool { return s.setNames(which, v) }
+		set = func(s *Spec, v string) bool { return s.Names.set(which, v) }
 	}
 	if !set(s, value) {
 		return errors.New("want " + o.want)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package fabric
+package spec
 
 import (
 	"os"
@@ -91,11 +91,11 @@ func TestFiles(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got)
 		if want != "" {
-			_, err = ParseSpec(got)
+			_, err = Parse(got)
 			require.NoError(t, err, got)
 		}
 	}
-	spec, err := ParseSpec("ring:lab?node=1&nodes=2&left=file:/a b%3Bc%26d%25e%2Bf#g")
+	spec, err := Parse("ring:lab?node=1&nodes=2&left=file:/a b%3Bc%26d%25e%2Bf#g")
 	require.NoError(t, err)
 	require.Equal(t, "/a b;c&d%e+f#g", spec.ends["left"].target)
 }
@@ -142,7 +142,7 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		if got != "" {
-			_, err = ParseSpec(got)
+			_, err = Parse(got)
 			require.NoError(t, err, "%q", got)
 		}
 	})

@@ -1,4 +1,4 @@
-package fabric
+package spec
 
 import (
 	"fmt"
@@ -66,7 +66,7 @@ func parseFile(path, text string) (string, error) {
 		p.line = p.begun.line
 		return "", p.fail(p.begun.column, "%v", err)
 	}
-	if p.spec.owner() && p.spec.bridge == "" && p.spec.Backend != "mem" && !p.seen["share"] {
+	if p.spec.IsOwner() && p.spec.bridge == "" && p.spec.Backend != "mem" && !p.seen["share"] {
 		p.add("share", "1") // it is for several processes
 	}
 	return p.text.String(), nil

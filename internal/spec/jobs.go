@@ -1,10 +1,12 @@
-package fabric
+package spec
 
 import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"net/url"
 	"strconv"
+	"strings"
 )
 
 // What programs that run as several processes, such as the PEs of a SHMEM job, want to know
@@ -32,5 +34,28 @@ func (s *Spec) Chain() (chained, closed bool) {
 	return s.Kind == "ring" || s.Kind == "line", s.Kind == "ring"
 }
 
-// NodeName returns the name of a node, for addresses.
-func NodeName(node int) string { return "node" + strconv.Itoa(node) }
+// Member returns the text of a spec with which a process comes to the same host of the fabric,
+// and owns no links.
+func (s *Spec) Member() string {
+	v := url.Values{}
+	if s.Group != "" {
+		v.Set("group", s.Group)
+	}
+	if len(s.Owners) > 0 {
+		v.Set("owner", strings.Join(s.Owners, ","))
+	}
+	if s.Node != 0 {
+		v.Set("node", strconv.Itoa(s.Node))
+	}
+	if s.Window != 0 {
+		v.Set("window", strconv.Itoa(s.Window))
+	}
+	if s.Several() && s.Backend == "mem" {
+		v.Set("backend", s.Backend)
+	}
+	text := s.Kind + ":" + s.Name
+	if len(v) > 0 {
+		text += "?" + v.Encode()
+	}
+	return text
+}

@@ -1,4 +1,4 @@
-package fabric
+package spec
 
 import (
 	"context"
@@ -10,25 +10,19 @@ import (
 	"syscall"
 )
 
-// LookupHost finds a host of the fabric by name. It asks the name server if necessary. If the fabric has no
-// such host, the error wraps EHOSTUNREACH.
-func (f *Fabric) LookupHost(ctx context.Context, name string) (host int, err error) {
-	return f.net.spec.lookupHost(ctx, name, f.net.nodes())
-}
-
 // LookupHost is [Fabric.LookupHost] for a process that does not join the fabric. own reports whether the host is
 // this one. Where the number of nodes is not known, it is taken to be the largest.
 func (s *Spec) LookupHost(ctx context.Context, name string) (own bool, err error) {
-	one := s.numbered()
+	one := s.Numbered()
 	nodes := one.Nodes
-	if one.member() {
-		nodes = maxNodes
+	if one.IsMember() {
+		nodes = MaxNodes
 	}
-	host, err := one.lookupHost(ctx, name, nodes)
+	host, err := one.Lookup(ctx, name, nodes)
 	return host == one.Node, err
 }
 
-func (s *Spec) lookupHost(ctx context.Context, name string, nodes int) (host int, err error) {
+func (s *Spec) Lookup(ctx context.Context, name string, nodes int) (host int, err error) {
 	if host, ok := s.findHost(name, nodes); ok {
 		return host, nil
 	}
@@ -51,26 +45,19 @@ func (s *Spec) findHost(name string, nodes int) (host int, ok bool) {
 	if s.isLocal(name) {
 		return s.Node, true
 	}
-	if host, ok = s.findNode(name, nodes); ok {
+	if host, ok = s.FindNode(name, nodes); ok {
 		return host, true
 	}
 	host, ok = s.Names[plainAddress(strings.TrimSuffix(strings.ToLower(name), "."))]
 	return host, ok
 }
 
-// FindNode finds a host of the fabric by what only a fabric knows: the name of a node, or,
-// in a fabric of several hosts, its number, or an address whose zone is its name, as
-// NodeAddr returns. It does not find a name that is also a name of this machine.
-func (f *Fabric) FindNode(name string) (host int, ok bool) {
-	return f.net.spec.findNode(name, f.net.nodes())
-}
-
-func (s *Spec) findNode(name string, nodes int) (host int, ok bool) {
+func (s *Spec) FindNode(name string, nodes int) (host int, ok bool) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	node := name
-	if !s.hosts() {
+	if !s.Several() {
 		host = s.Node
-		ok = name == nodeName(host)
+		ok = name == NodeName(host)
 	} else {
 		if _, zone, ok := strings.Cut(name, "%"); ok && strings.HasPrefix(zone, "node") {
 			node = zone
@@ -92,7 +79,7 @@ func (s *Spec) findNode(name string, nodes int) (host int, ok bool) {
 // address of this machine.
 func (s *Spec) isLocal(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "" || host == "localhost" || host == nodeName(s.Node) {
+	if host == "" || host == "localhost" || host == NodeName(s.Node) {
 		return true
 	}
 	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
@@ -118,19 +105,10 @@ func isLocalIP(ip net.IP) bool {
 	return false
 }
 
-// HostName returns the name of a host in addresses. In a fabric of one host it is
-// localhost.
-func (f *Fabric) HostName(host int) string {
-	if !f.net.several() {
-		return "localhost"
-	}
-	return nodeName(host)
-}
-
 // hostNames returns a list of the hosts, for messages.
 func (s *Spec) hostNames(nodes int) string {
-	if !s.hosts() {
+	if !s.Several() {
 		return "this host alone"
 	}
-	return nodeName(1) + " to " + nodeName(nodes)
+	return NodeName(1) + " to " + NodeName(nodes)
 }

@@ -1,4 +1,4 @@
-package fabric
+package spec
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestWhatJobsWantToKnowOfAFabric(t *testing.T) {
 		"mesh:x?node=1":                     {false, false, false},
 		"ring:x?node=1&nodes=3&backend=mem": {true, true, true},
 	} {
-		spec, err := ParseSpec(text)
+		spec, err := Parse(text)
 		require.NoError(t, err)
 		chained, closed := spec.Chain()
 		require.Equal(t, want, [3]bool{spec.InProcess(), chained, closed}, text)
@@ -33,9 +33,9 @@ func TestAJobHasAFabricOfItsOwn(t *testing.T) {
 	of := map[string]string{}
 	for _, job := range []string{"", "a", "b", "a b", "../a", "ä", "a?node=1", strings.Repeat("x", 1000), strings.Repeat("x", 1001)} {
 		text := OfJob("shmem", job)
-		spec, err := ParseSpec(text)
+		spec, err := Parse(text)
 		require.NoError(t, err, job)
-		require.NoError(t, checkName(spec.Name))
+		require.NoError(t, CheckName(spec.Name))
 		require.False(t, spec.InProcess())
 		other, taken := of[text]
 		require.False(t, taken, "%q and %q", job, other)

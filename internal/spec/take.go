@@ -1,11 +1,9 @@
-package fabric
+package spec
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"strings"
 	"syscall"
 	"time"
@@ -15,29 +13,32 @@ import (
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 )
 
-// bridgeKind is the kind, in texts, of a line of two hosts with a bridge of the kernel between them. The
+// BridgeKind is the kind, in texts, of a line of two hosts with a bridge of the kernel between them. The
 // kernel knows which of them this one is, and one process at a time has the bridge: it owns the links, and
 // the others are its members. Its spec is that of a line, named by the address of the bridge.
-const bridgeKind = "ntb"
+const BridgeKind = "ntb"
 
 // bridgeTimeout is how long a process waits until it is known which node it is, or until the process
 // that has the bridge is in the fabric.
 const bridgeTimeout = 10 * time.Second
 
-// bridgeEnd is this side's end of a bridge. *ntbkernel.Attachment implements it.
-type bridgeEnd interface {
+// BridgeEnd is this side's end of a bridge. *ntbkernel.Attachment implements it.
+type BridgeEnd interface {
 	ntb.Attachment
 	// Node returns which node this side is. It waits until that is settled.
 	Node(context.Context) (int, error)
 }
 
 // attachBridge attaches the bridge with an address.
-type attachBridge func(address string, o ntbkernel.Options) (bridgeEnd, error)
-
-// attachKernel attaches a bridge of the kernel.
-func attachKernel(address string, o ntbkernel.Options) (bridgeEnd, error) {
-	return ntbkernel.Attach(address, o)
+func (s *Spec) attachBridge(address string) (BridgeEnd, error) {
+	if s.AttachBridge != nil {
+		return s.AttachBridge(address, s.bridgeOptions())
+	}
+	return ntbkernel.Attach(address, s.bridgeOptions())
 }
+
+// OfBridge reports whether the fabric is a bridge of the kernel, of which this process is at neither end yet.
+func (s *Spec) OfBridge() bool { return s.bridge != "" }
 
 // bridgeOptions returns those of a bridge's end.
 func (s *Spec) bridgeOptions() ntbkernel.Options {
@@ -53,10 +54,10 @@ func (s *Spec) nameBridge(address string) error {
 		}
 	}
 	if !ntbivshmem.IsAddress(address) {
-		return fmt.Errorf("want %s, or %s:ADDRESS of a PCI function, as in %[2]s:0000:b1:00.0: %w", bridgeKind, bridgeKind, syscall.EINVAL)
+		return fmt.Errorf("want %s, or %s:ADDRESS of a PCI function, as in %[2]s:0000:b1:00.0: %w", BridgeKind, BridgeKind, syscall.EINVAL)
 	}
-	s.Kind, s.Name, s.Nodes, s.Backend = topologyLine, bridgeKind+"-"+strings.ReplaceAll(address, ":", "-"), 2, "shm"
-	s.bridge, s.attachBridge = address, attachKernel
+	s.Kind, s.Name, s.Nodes, s.Backend = TopologyLine, BridgeKind+"-"+strings.ReplaceAll(address, ":", "-"), 2, "shm"
+	s.bridge = address
 	return nil
 }
 
@@ -74,7 +75,7 @@ func (s *Spec) at(node int) *Spec {
 	if node == 2 {
 		side = Left
 	}
-	own.ends = map[string]end{string(side): {kind: bridgeKind, target: s.bridge, places: 2}}
+	own.ends = map[string]end{string(side): {kind: BridgeKind, target: s.bridge, places: 2}}
 	return &own
 }
 
@@ -84,7 +85,7 @@ func (s *Spec) owned() (node int, ok bool) {
 		if s.Node != 0 && s.Node != node {
 			continue
 		}
-		if there, err := shmPresent(s, node); err == nil && there {
+		if there, err := s.Runs(node); err == nil && there {
 			return node, true
 		}
 	}
@@ -103,7 +104,7 @@ func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
 	if node, ok := s.owned(); ok {
 		return s.at(node), nil
 	}
-	a, err := s.attachBridge(s.bridge, s.bridgeOptions())
+	a, err := s.attachBridge(s.bridge)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
 }
 
 // number returns which node the side with an end of the bridge is.
-func (s *Spec) number(ctx context.Context, a bridgeEnd) (int, error) {
+func (s *Spec) number(ctx context.Context, a BridgeEnd) (int, error) {
 	if s.Node != 0 {
 		return s.Node, nil
 	}
@@ -122,25 +123,28 @@ func (s *Spec) number(ctx context.Context, a bridgeEnd) (int, error) {
 	node, err := a.Node(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("which node this is the two hosts settle when they first meet "+
-			"(or say node=1 here, as in %s:%s?node=1, and node=2 there): %w", bridgeKind, s.bridge, err)
+			"(or say node=1 here, as in %s:%s?node=1, and node=2 there): %w", BridgeKind, s.bridge, err)
 	}
 	return node, nil
 }
 
-// take returns the spec of this process: that of the owner of the links, which then has the bridge, or that
+// takePause is the pause between tries to attach a bridge that another process has.
+const takePause = 10 * time.Millisecond
+
+// Take returns the spec of this process: that of the owner of the links, which then has the bridge, or that
 // of a member, if the spec shares and another process owns the links. a is nil for a member and where there is no bridge.
-func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
+func (s *Spec) Take() (own *Spec, a BridgeEnd, err error) {
 	if !s.Shares() {
 		return s, nil, nil
 	}
-	for deadline := time.Now().Add(bridgeTimeout); ; time.Sleep(firstPause) {
+	for deadline := time.Now().Add(bridgeTimeout); ; time.Sleep(takePause) {
 		if node, ok := s.owned(); ok {
-			return s.at(node).asMember(), nil, nil
+			return s.at(node).AsMember(), nil, nil
 		}
 		if s.bridge == "" {
 			return s, nil, nil
 		}
-		a, err := s.attachBridge(s.bridge, s.bridgeOptions())
+		a, err := s.attachBridge(s.bridge)
 		if errors.Is(err, ntb.ErrInUse) && time.Now().Before(deadline) {
 			continue // a process that has just begun, perhaps
 		}
@@ -155,74 +159,35 @@ func (s *Spec) take() (own *Spec, a bridgeEnd, err error) {
 	}
 }
 
-// asMember returns the spec of a process that is a member as long as another one owns the links.
-func (s *Spec) asMember() *Spec {
+// AsMember returns the spec of a process that is a member as long as another one owns the links.
+func (s *Spec) AsMember() *Spec {
 	own, heir := *s, *s
 	heir.Share = false // it gets the links, or stays a member
-	own.heir, own.Share = &heir, false
-	own.Nodes, own.Lanes, own.Slots, own.Frame, own.Failover, own.Silence, own.Heap, own.Puts, own.ends = 0, 0, 0, 0, false, 0, 0, false, nil
+	own.heir, own.Links = &heir, Links{}
 	return &own
 }
 
 // with returns the spec of the owner of the links, which has an end of the bridge.
-func (s *Spec) with(a bridgeEnd) *Spec {
+func (s *Spec) with(a BridgeEnd) *Spec {
 	own := *s
 	own.bridge = ""
 	own.Attach = func(Wire) (ntb.Attachment, error) { return a, nil }
 	return &own
 }
 
-// Inherit has a process own the links that its node shares when their owner has ended, of which it was a member: open opens
-// the fabric once more, beside f, by another spec. What it returns is called when f is closed. Inherit is called by
-// Open's start.
-func (f *Fabric) Inherit(open func(*Spec) (leave func(), err error)) { f.net.inherit = open }
+// Succeeds reports whether the process may own the links of its node when their owner has ended.
+func (s *Spec) Succeeds() bool { return s.heir != nil }
 
-// succeed waits until no process owns the links, and then opens the fabric of the owner. Of several members one
-// gets them. A process that may not have them stays a member.
-func (h *hosts) succeed() {
-	said := ""
-	for h.ctx.Err() == nil {
-		h.mu.Lock()
-		changed, pause := h.changed, time.Duration(0)
-		up, alone := h.links[0].up(), h.links[0].absent
-		h.mu.Unlock()
-		if alone {
-			err := h.own()
-			if err == nil {
-				return
-			}
-			if errors.Is(err, fs.ErrPermission) {
-				slog.Warn("fabric: nobody owns the links of this node, and this process may not", "reason", err)
-				return
-			}
-			if !errors.Is(err, ntb.ErrInUse) && !errors.Is(err, syscall.EADDRINUSE) && err.Error() != said {
-				said = err.Error()
-				slog.Warn("fabric: nobody owns the links of this node, it is tried again", "reason", err)
-			}
-		}
-		if !up {
-			pause = lookAgain
-		}
-		h.wait(h.ctx, pause, changed, nil)
-	}
-}
-
-// own opens the fabric of the owner, if this process gets the links.
-func (h *hosts) own() error {
-	heir := h.spec.heir
+// Succeed returns the spec with which this process owns the links of its node. Where they are a bridge, it has it then;
+// release gives that back if the fabric is not opened.
+func (s *Spec) Succeed() (own *Spec, release func() error, err error) {
+	heir := s.heir
 	if heir.bridge == "" {
-		leave, err := h.inherit(heir)
-		h.leave = leave
-		return err
+		return heir, func() error { return nil }, nil
 	}
-	a, err := heir.attachBridge(heir.bridge, heir.bridgeOptions())
+	a, err := heir.attachBridge(heir.bridge)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	leave, err := h.inherit(heir.with(a))
-	if err != nil {
-		return errors.Join(err, a.Close())
-	}
-	h.leave = leave
-	return nil
+	return heir.with(a), a.Close, nil
 }

@@ -1,10 +1,11 @@
-package fabric
+package spec
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,8 +36,8 @@ func parseEnd(value string) (end, bool) {
 	ok := kind == "file" || kind == "ivshmem"
 	words := strings.Split(rest, ",")
 	e.target = words[0]
-	if kind == bridgeKind {
-		return e, len(words) == 1 && (value == bridgeKind || ntbivshmem.IsAddress(e.target))
+	if kind == BridgeKind {
+		return e, len(words) == 1 && (value == BridgeKind || ntbivshmem.IsAddress(e.target))
 	}
 	for _, word := range words[1:] {
 		if n, isPeers := strings.CutPrefix(word, "peers="); isPeers {
@@ -46,7 +47,7 @@ func parseEnd(value string) (end, bool) {
 			ok = ok && word == "poll"
 		}
 	}
-	if isPath(e.target) {
+	if IsPath(e.target) {
 		return e, ok && !e.polls
 	}
 	return e, ok && kind != "file" && ntbivshmem.IsAddress(e.target)
@@ -65,20 +66,20 @@ func (e *end) place(w Wire) ntbivshmem.Place {
 	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0, Heap: e.heap, Least: e.least}
 }
 
-// attach attaches the end, one of a bridge by kernel.
-func (e *end) attach(w Wire, o ntbkernel.Options, kernel attachBridge) (ntb.Attachment, error) {
+// attach attaches the end, with the options of a spec.
+func (e *end) attach(w Wire, s *Spec) (ntb.Attachment, error) {
 	place := e.place(w)
-	place.Silence = o.Silence
+	place.Silence = s.Silence
 	switch {
-	case e.kind == bridgeKind:
+	case e.kind == BridgeKind:
 		address, err := e.bridge()
 		if err != nil {
 			return nil, err
 		}
-		return kernel(address, o)
+		return s.attachBridge(address)
 	case e.kind == "file":
 		return ntbivshmem.AttachFile(e.target, place)
-	case isPath(e.target):
+	case IsPath(e.target):
 		return ntbivshmem.AttachSocket(e.target, place)
 	case e.polls:
 		return ntbivshmem.AttachResources(e.target, place)
@@ -88,19 +89,19 @@ func (e *end) attach(w Wire, o ntbkernel.Options, kernel attachBridge) (ntb.Atta
 }
 
 // setEnd sets what a wire is made of. which is a side, or in a mesh the neighbour's name.
-func (s *Spec) setEnd(which, value string) bool {
+func (l *Links) setEnd(which, value string) bool {
 	e, ok := parseEnd(value)
-	if s.ends == nil {
-		s.ends = make(map[string]end)
+	if l.ends == nil {
+		l.ends = make(map[string]end)
 	}
-	s.ends[which] = e
+	l.ends[which] = e
 	return ok
 }
 
 // endName returns the name of the option for a wire.
 func endName(w Wire) string {
 	if w.Side == Direct {
-		return nodeName(w.Neighbour)
+		return NodeName(w.Neighbour)
 	}
 	return string(w.Side)
 }
@@ -114,10 +115,8 @@ func (s *Spec) checkEnds() error {
 		return errors.New("ends of wires are for the owner of the links, which says nodes=N too")
 	}
 	var names []string
-	for w := range wires(s.Kind, s.Nodes) {
-		if w.other(s.Node) != 0 {
-			names = append(names, endName(w.from(s.Kind, s.Node)))
-		}
+	for w := range s.Wires() {
+		names = append(names, endName(w))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ends)) {
 		if !slices.Contains(names, name) {
@@ -133,41 +132,34 @@ func (s *Spec) checkEnds() error {
 	return nil
 }
 
-// attach returns this node's end of a wire, or nil if it is made of Unix sockets.
-func (s *Spec) attach(w Wire) (ntb.Attachment, error) {
+// AttachWire returns this node's end of a wire, or nil if it is made of Unix sockets.
+func (s *Spec) AttachWire(w Wire) (ntb.Attachment, error) {
 	if s.Attach != nil {
 		if a, err := s.Attach(w); a != nil || err != nil {
 			return a, err
 		}
 	}
 	e, ok := s.ends[endName(w)]
-	switch {
-	case !ok:
+	if !ok {
 		return nil, nil
-	case s.attachBridge != nil:
-		return e.attach(w, s.bridgeOptions(), s.attachBridge)
 	}
-	return e.attach(w, s.bridgeOptions(), attachKernel)
+	return e.attach(w, s)
 }
 
 // CheckEnds returns, by the name of its option, why each end that the spec names would not be attached as it
 // is now. It owns none of them.
 func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 	bad := make(map[string]error)
-	for w := range wires(s.Kind, s.Nodes) {
-		if w.other(s.Node) == 0 {
-			continue
-		}
-		w := w.from(s.Kind, s.Node)
+	for w := range s.Wires() {
 		if e, ok := s.ends[endName(w)]; ok {
 			window, err := e.check(ctx, w, s.Window)
 			if err == nil && s.Puts && window != 0 {
 				var heap int
-				heap, err = s.heapBytes(window, window)
+				heap, err = s.HeapBytes(window, window)
 				window -= heap
 			}
 			if err == nil && window != 0 {
-				err = s.options().CheckWindow(window)
+				err = s.LinkOptions().CheckWindow(window)
 			}
 			if err != nil {
 				bad[endName(w)] = err
@@ -188,7 +180,7 @@ func (e *end) bridge() (string, error) {
 // check returns why the end would not be attached, or how large its windows are, 0 if that is unknown.
 func (e *end) check(ctx context.Context, w Wire, most int) (window int, err error) {
 	switch place := e.place(w); {
-	case e.kind == bridgeKind:
+	case e.kind == BridgeKind:
 		address, err := e.bridge()
 		if err != nil {
 			return 0, err
@@ -196,7 +188,7 @@ func (e *end) check(ctx context.Context, w Wire, most int) (window int, err erro
 		return ntbkernel.Check(address, ntbkernel.Options{Window: most})
 	case e.kind == "file":
 		return ntbivshmem.CheckFile(e.target, place)
-	case isPath(e.target):
+	case IsPath(e.target):
 		return ntbivshmem.CheckSocket(ctx, e.target, place)
 	default:
 		return 0, ntbivshmem.CheckFunction(e.target)
@@ -208,24 +200,22 @@ func (e *end) check(ctx context.Context, w Wire, most int) (window int, err erro
 // knows. found is the name of the end, with the address of its bridge.
 func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error) {
 	e, ok := parseEnd(name)
-	w, o := Wire{Node: node, Neighbour: 3 - node, Side: Direct}, ntbkernel.Options{}
+	w, spec := Wire{Node: node, Neighbour: 3 - node, Side: Direct}, &Spec{}
 	if !ok {
-		spec, err := ParseSpec(name)
-		if err != nil {
+		if spec, err = Parse(name); err != nil {
 			return nil, "", fmt.Errorf("want %s, or a fabric with one of them: %w", endWant, err)
 		}
 		if e, w, err = spec.onlyEnd(); err != nil {
 			return nil, "", fmt.Errorf("fabric %q: %w: %w", name, err, syscall.EINVAL)
 		}
-		o = spec.bridgeOptions()
 	}
-	if e.kind == bridgeKind {
+	if e.kind == BridgeKind {
 		e.target, err = e.bridge()
 	} else if ok && node != 1 && node != 2 {
 		err = fmt.Errorf("which end of %s this is only you know: say node 1 at the one host, and node 2 at the other: %w", name, syscall.EINVAL)
 	}
 	if err == nil {
-		a, err = e.attach(w, o, attachKernel)
+		a, err = e.attach(w, spec)
 	}
 	return a, e.kind + ":" + e.target, err
 }
@@ -233,19 +223,31 @@ func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error
 // onlyEnd returns the end that the spec names, if that is one.
 func (s *Spec) onlyEnd() (e end, w Wire, err error) {
 	if s.bridge != "" {
-		return end{kind: bridgeKind, target: s.bridge}, Wire{}, nil
+		return end{kind: BridgeKind, target: s.bridge}, Wire{}, nil
 	}
 	if len(s.ends) != 1 {
 		return end{}, Wire{}, fmt.Errorf("it names %d ends of wires: name the one to be used", len(s.ends))
 	}
-	for w := range wires(s.Kind, s.Nodes) {
-		if w.other(s.Node) == 0 {
-			continue
-		}
-		w := w.from(s.Kind, s.Node)
+	for w := range s.Wires() {
 		if e, ok := s.ends[endName(w)]; ok {
 			return e, w, nil
 		}
 	}
 	return end{}, Wire{}, errors.New("it has no such wire")
+}
+
+// OpenMemory opens the memory of which all ends of the spec are, of option heap. It has room for the heaps of all nodes,
+// which are behind what place leaves to links.
+func (s *Spec) OpenMemory(ctx context.Context) (f *os.File, size int64, place ntbivshmem.Place, err error) {
+	var e end
+	for _, e = range s.ends { // all are the same
+	}
+	if f, size, err = ntbivshmem.OpenMemory(ctx, e.target, e.kind != "file"); err != nil {
+		return nil, 0, place, err
+	}
+	place = ntbivshmem.Place{Places: e.places, Heap: s.Heap, Least: e.least}
+	if err := place.CheckHeap(size); err != nil {
+		return nil, 0, place, errors.Join(fmt.Errorf("%s: %w", e.target, err), f.Close())
+	}
+	return f, size, place, nil
 }

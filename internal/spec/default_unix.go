@@ -1,6 +1,6 @@
 //go:build unix
 
-package fabric
+package spec
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package fabric
+package spec
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 )
 
 // Spec is a fabric and its options. Its text has the form KIND:NAME?OPTION=VALUE&…
@@ -31,50 +32,56 @@ import (
 // options. A process finds out by [Spec.Settled], or in Open, which node it is, and whether it owns the links.
 type Spec struct {
 	Kind, Name string
-	Group      string   // of the directory that Name is the path of, "" for any
-	Owners     []string // users who may own that directory, besides root and this one
-	Node       int      // 1 to Nodes; 0 where there is one host
-	Nodes      int      // 2 to maxNodes; 0 for members and where there is one host
-	Lanes      int      // 1 to maxLanes; 0 for members and where there is one host
-	Slots      int      // frames of a lane; 0 for the default
-	Frame      int      // bytes; 0 for the default
-	Failover   bool
-	Share      bool           // the first process of the node owns the links, and others are its members
-	Names      map[string]int // of nodes, besides their own, in lower case, and their addresses; nil for none
-	Strict     bool           // network "tcp" does not use TCP to addresses in Names
-	Backend    string         // "shm" or "mem"
-	Window     int            // 0 for the kind's default
-	Buffer     int            // 0 for the default
-	Silence    time.Duration  // 0 for the default
-	Spin       time.Duration  // -1 for the default
-	DMAFrom    int            // 0 to measure it
-	Heap       int            // bytes of the ends' memory that each node has for heaps, see OpenHeaps; 0 for none
-	Puts       bool           // a part of the wires' memory is for heaps, see OpenHeapWindow
+	Group      string        // of the directory that Name is the path of, "" for any
+	Owners     []string      // users who may own that directory, besides root and this one
+	Node       int           // 1 to Nodes; 0 where there is one host
+	Names      Names         // of nodes, besides their own
+	Strict     bool          // network "tcp" does not use TCP to addresses in Names
+	Backend    string        // "shm" or "mem"
+	Window     int           // 0 for the kind's default
+	Buffer     int           // 0 for the default
+	Spin       time.Duration // -1 for the default
+	DMAFrom    int           // 0 to measure it
+
+	Links // zero for members, and where there is one host
 
 	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
 	// other end is not this spec's to wrap.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
-	// Attach, if not nil, returns this node's end of a wire that is not made of Unix
-	// sockets, or nil for one that is. The fabric owns it. Only the owner of a node's links
-	// may set Attach.
-	Attach func(Wire) (ntb.Attachment, error)
+	// AttachBridge, if not nil, attaches bridges of the kernel, for tests.
+	AttachBridge func(address string, o ntbkernel.Options) (BridgeEnd, error)
 
 	// Retention is ring.Options.Retention, for tests; 0 for the default.
 	Retention int
 
-	ends map[string]end // of this node's wires that options name, by the option's name
-
-	heir         *Spec        // of a member where processes share the links: the spec with which it would own the links; nil for others
-	bridge       string       // address of the kernel's bridge that joins two hosts; "" for other fabrics
-	attachBridge attachBridge // attachKernel where bridge is set; nil stands for it too
-
-	base string // of the directories of a fabric that this process has joined; "" before
+	heir   *Spec  // of a member where processes share the links: the spec with which it would own the links; nil for others
+	bridge string // address of the kernel's bridge that joins two hosts; "" for other fabrics
+	base   string // of the directories of a fabric that this process has joined; "" before
 }
 
-// ParseSpec parses a spec. The error wraps EINVAL and says what is wanted. That of a bridge may wrap ENODEV: this
+// Links are the options of the owner of a node's links.
+type Links struct {
+	Nodes    int // 2 to MaxNodes
+	Lanes    int // 1 to maxLanes
+	Slots    int // frames of a lane; 0 for the default
+	Frame    int // bytes; 0 for the default
+	Failover bool
+	Share    bool          // the first process of the node owns the links, and others are its members
+	Silence  time.Duration // 0 for the default
+	Heap     int           // bytes of the ends' memory that each node has for heaps; 0 for none
+	Puts     bool          // a part of the wires' memory is for heaps
+
+	// Attach, if not nil, returns this node's end of a wire that is not made of Unix
+	// sockets, or nil for one that is. The fabric owns it.
+	Attach func(Wire) (ntb.Attachment, error)
+
+	ends map[string]end // of this node's wires that options name, by the option's name
+}
+
+// Parse parses a spec. The error wraps EINVAL and says what is wanted. That of a bridge may wrap ENODEV: this
 // machine has none.
-func ParseSpec(s string) (*Spec, error) {
+func Parse(s string) (*Spec, error) {
 	rest, query, _ := strings.Cut(s, "?")
 	spec, err := parseName(rest)
 	if err != nil {
@@ -106,26 +113,26 @@ func parseName(s string) (_ *Spec, err error) {
 	switch {
 	case spec.Kind == "shm", spec.Kind == "mem":
 		spec.Backend = spec.Kind
-	case isTopology(spec.Kind):
+	case IsTopology(spec.Kind):
 		spec.Backend = "shm"
-	case spec.Kind == bridgeKind:
+	case spec.Kind == BridgeKind:
 		if err := spec.nameBridge(spec.Name); err != nil {
 			return nil, fmt.Errorf("fabric %q: %w", s, err)
 		}
 	default:
 		return nil, fmt.Errorf("fabric %q: want shm:NAME, mem:NAME, ntb, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: %w", s, syscall.EINVAL)
 	}
-	if isPath(spec.Name) && spec.Kind != "mem" {
+	if IsPath(spec.Name) && spec.Kind != "mem" {
 		spec.Name, err = checkPath(spec.Name)
 	} else {
-		err = checkName(spec.Name)
+		err = CheckName(spec.Name)
 	}
 	return spec, err
 }
 
 // complete checks that the options of a spec fit each other, and sets what follows from them.
 func (s *Spec) complete() error {
-	if isPath(s.Name) && s.Backend == "mem" {
+	if IsPath(s.Name) && s.Backend == "mem" {
 		return errors.New("backend=mem uses no directory: want a name")
 	}
 	return s.checkHosts()
@@ -133,26 +140,23 @@ func (s *Spec) complete() error {
 
 // Limits of a fabric of several hosts.
 const (
-	minNodes = 2
-	maxNodes = 16
+	MinNodes = 2
+	MaxNodes = 16 // the largest number of a node
 	maxLanes = 8
 )
 
-// MaxNodes is the largest number of a node.
-const MaxNodes = maxNodes
+// Several reports whether the fabric has several hosts.
+func (s *Spec) Several() bool { return IsTopology(s.Kind) }
 
-// hosts reports whether the fabric has several hosts.
-func (s *Spec) hosts() bool { return isTopology(s.Kind) }
+// IsMember reports whether the process is one that owns no links of its host.
+func (s *Spec) IsMember() bool { return s.Several() && s.Nodes == 0 }
 
-// member reports whether the process is one that owns no links of its host.
-func (s *Spec) member() bool { return s.hosts() && s.Nodes == 0 }
+// IsOwner reports whether the process owns links to other hosts.
+func (s *Spec) IsOwner() bool { return s.Several() && s.Nodes != 0 }
 
-// owner reports whether the process owns links to other hosts.
-func (s *Spec) owner() bool { return s.hosts() && s.Nodes != 0 }
-
-// numbered is the spec with the numbers of a fabric of one node, if there is one host.
-func (s *Spec) numbered() *Spec {
-	if s.hosts() {
+// Numbered is the spec with the numbers of a fabric of one node, if there is one host.
+func (s *Spec) Numbered() *Spec {
+	if s.Several() {
 		return s
 	}
 	one := *s
@@ -163,7 +167,7 @@ func (s *Spec) numbered() *Spec {
 // checkHosts checks what a fabric of several hosts must have.
 func (s *Spec) checkHosts() error {
 	switch {
-	case !s.hosts():
+	case !s.Several():
 		return nil
 	case s.bridge != "" && s.Node == 0:
 	case s.Node == 0 && s.Nodes == 0:
@@ -171,7 +175,7 @@ func (s *Spec) checkHosts() error {
 	case s.Node == 0:
 		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
 	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share || s.Heap != 0 || s.Puts):
-		return fmt.Errorf("share, lanes, slots, frame, failover, heap and puts are for the owner of the links, which says nodes=%d to nodes=%d too", minNodes, maxNodes)
+		return fmt.Errorf("share, lanes, slots, frame, failover, heap and puts are for the owner of the links, which says nodes=%d to nodes=%d too", MinNodes, MaxNodes)
 	case s.Nodes == 0:
 		return s.checkEnds()
 	case s.Node > s.Nodes:
@@ -191,12 +195,4 @@ func (s *Spec) checkHosts() error {
 	}
 	s.Lanes = max(s.Lanes, 1)
 	return s.checkEnds()
-}
-
-// wrap wraps the ends of a bridge by Wrap.
-func (s *Spec) wrap(a, b ntb.Device) (ntb.Device, ntb.Device) {
-	if s.Wrap == nil {
-		return a, b
-	}
-	return s.Wrap(a, b)
 }

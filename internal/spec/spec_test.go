@@ -1,4 +1,4 @@
-package fabric
+package spec
 
 import (
 	"cmp"
@@ -14,16 +14,16 @@ import (
 )
 
 func TestSpecs(t *testing.T) {
-	got, err := ParseSpec("shm:x?spin=0&buffer=65536&window=1048576")
+	got, err := Parse("shm:x?spin=0&buffer=65536&window=1048576")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "shm", Name: "x", Backend: "shm", Window: 1 << 20, Buffer: 64 << 10}, got)
-	got, err = ParseSpec("mem:a.b?spin=15us")
+	got, err = Parse("mem:a.b?spin=15us")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "mem", Name: "a.b", Backend: "mem", Spin: 15 * time.Microsecond}, got)
-	got, err = ParseSpec("shm:default")
+	got, err = Parse("shm:default")
 	require.NoError(t, err)
 	require.Equal(t, time.Duration(-1), got.Spin)
-	got, err = ParseSpec("shm:/run/ntbnet/shop/?group=shop&owner=app,0")
+	got, err = Parse("shm:/run/ntbnet/shop/?group=shop&owner=app,0")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "shm", Name: "/run/ntbnet/shop", Group: "shop", Owners: []string{"app", "0"}, Backend: "shm", Spin: -1}, got)
 	for _, bad := range []string{
@@ -31,38 +31,37 @@ func TestSpecs(t *testing.T) {
 		"", "shm", "shm:", "tcp:x", "shm:a/b", "shm:x?spin", "shm:x?spin=-1s", "shm:x?spin=2ms",
 		"shm:x?buffer=5000", "shm:x?buffer=33554432", "shm:x?window=1000", "shm:x?nodes=3", "shm:x?dma=1", "shm:x?dmafrom=-1", "shm:x?a=%zz",
 	} {
-		_, err := ParseSpec(bad)
+		_, err := Parse(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 	}
 }
 
 func TestSpecsOfSeveralHosts(t *testing.T) {
-	got, err := ParseSpec("ring:x?node=2&nodes=5&window=1048576")
+	got, err := Parse("ring:x?node=2&nodes=5&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "ring", Name: "x", Backend: "shm", Node: 2, Nodes: 5, Lanes: 1, Window: 1 << 20, Spin: -1}, got)
-	got, err = ParseSpec("mesh:x?nodes=16&node=16&lanes=8&backend=mem&spin=0")
+	require.Equal(t, &Spec{Kind: "ring", Name: "x", Backend: "shm", Node: 2, Window: 1 << 20, Spin: -1, Links: Links{Nodes: 5, Lanes: 1}}, got)
+	got, err = Parse("mesh:x?nodes=16&node=16&lanes=8&backend=mem&spin=0")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "mesh", Name: "x", Backend: "mem", Node: 16, Nodes: 16, Lanes: 8}, got)
-	got, err = ParseSpec("line:x?node=3")
+	require.Equal(t, &Spec{Kind: "mesh", Name: "x", Backend: "mem", Node: 16, Links: Links{Nodes: 16, Lanes: 8}}, got)
+	got, err = Parse("line:x?node=3")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "line", Name: "x", Backend: "shm", Node: 3, Spin: -1}, got)
-	require.True(t, got.member())
-	got, err = ParseSpec("ring:/run/a@b?node=3&owner=7")
+	require.True(t, got.IsMember())
+	got, err = Parse("ring:/run/a@b?node=3&owner=7")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
-	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
+	got, err = Parse("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
 	require.NoError(t, err)
 	require.Equal(t, map[string]end{"right": {kind: "ivshmem", target: "0000:00:03.0", polls: true, places: 2}, "left": {kind: "ivshmem", target: "/run/a.sock", places: 3}}, got.ends)
-	got, err = ParseSpec("mesh:x?node=2&nodes=3&node3=ivshmem:/a&node1=file:/b")
+	got, err = Parse("mesh:x?node=2&nodes=3&node3=ivshmem:/a&node1=file:/b")
 	require.NoError(t, err)
 	require.Equal(t, map[string]end{"node3": {kind: "ivshmem", target: "/a", places: 2}, "node1": {kind: "file", target: "/b", places: 2}}, got.ends)
-	got, err = ParseSpec("ring:x?node=2&nodes=3&right=ntb:0000:b1:00.0&left=ntb")
+	got, err = Parse("ring:x?node=2&nodes=3&right=ntb:0000:b1:00.0&left=ntb")
 	require.NoError(t, err)
 	require.Equal(t, map[string]end{"right": {kind: "ntb", target: "0000:b1:00.0", places: 2}, "left": {kind: "ntb", places: 2}}, got.ends)
-	got, err = ParseSpec("ntb:0000:b1:00.0?lanes=2&window=1048576")
+	got, err = Parse("ntb:0000:b1:00.0?lanes=2&window=1048576")
 	require.NoError(t, err)
-	got.attachBridge = nil
-	require.Equal(t, &Spec{Kind: "line", Name: "ntb-0000-b1-00.0", Backend: "shm", Nodes: 2, Lanes: 2, Window: 1 << 20, Spin: -1, bridge: "0000:b1:00.0"}, got)
+	require.Equal(t, &Spec{Kind: "line", Name: "ntb-0000-b1-00.0", Backend: "shm", Window: 1 << 20, Spin: -1, bridge: "0000:b1:00.0", Links: Links{Nodes: 2, Lanes: 2}}, got)
 	kind, name, err := TopologyName("ntb:0000:b1:00.0?lanes=2")
 	require.NoError(t, err)
 	require.Equal(t, []string{"line", "ntb-0000-b1-00.0"}, []string{kind, name})
@@ -141,7 +140,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 		"shm:x?dmafrom=x":                                "want a number from 0 to 1073741824",
 		"shm:x?window=1&buffer=1&spin=1":                 "option buffer=1", // the first by name
 	} {
-		_, err := ParseSpec(bad)
+		_, err := Parse(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 		require.ErrorContains(t, err, want, bad)
 	}
@@ -155,10 +154,10 @@ func TestPutsGoByTheOnlyBridge(t *testing.T) {
 		"mesh:x?node=2&nodes=3&node1=ivshmem:0000:00:03.0,peers=3&node3=ivshmem:0000:00:04.0,peers=3&heap=1048576&puts=window",
 		"ring:x?node=1&nodes=3&puts=requests",
 	} {
-		s, err := ParseSpec(good)
+		s, err := Parse(good)
 		require.NoError(t, err, good)
 		require.Equal(t, strings.Contains(good, "puts=window"), s.Puts)
-		require.False(t, s.asMember().Puts)
+		require.False(t, s.AsMember().Puts)
 	}
 	for bad, want := range map[string]string{
 		"line:x?node=1&nodes=3&puts=window":                                                                     "want two nodes with one wire",
@@ -173,7 +172,7 @@ func TestPutsGoByTheOnlyBridge(t *testing.T) {
 		"line:x?node=1&nodes=2&puts=1":                                                                          "want window or requests",
 		"shm:x?puts=window":                                                                                     "is one host",
 	} {
-		_, err := ParseSpec(bad)
+		_, err := Parse(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 		require.ErrorContains(t, err, want, bad)
 	}
@@ -194,16 +193,16 @@ func TestHeapsAreInOneMemory(t *testing.T) {
 		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&heap=1048576":                      false,
 		"ntb:0000:b1:00.0?heap=1048576":                                                 false,
 	} {
-		_, err := ParseSpec(text)
+		_, err := Parse(text)
 		if good {
 			require.NoError(t, err, text)
 			continue
 		}
 		require.ErrorContains(t, err, "want all ends of one memory", text)
 	}
-	_, err := ParseSpec("ring:x?node=1&heap=1048576")
+	_, err := Parse("ring:x?node=1&heap=1048576")
 	require.ErrorContains(t, err, "for the owner of the links")
-	_, err = ParseSpec("line:x?node=1&nodes=2&right=file:/a&heap=1048577")
+	_, err = Parse("line:x?node=1&nodes=2&right=file:/a&heap=1048577")
 	require.ErrorContains(t, err, "want a multiple of 4096 from 1048576")
 }
 
@@ -235,16 +234,16 @@ func TestWiring(t *testing.T) {
 	for _, c := range []struct {
 		topology string
 		nodes    int
-		want     []wire
+		want     []Edge
 	}{
-		{"ring", 2, []wire{{1, 1, 2}, {2, 2, 1}}},
-		{"ring", 4, []wire{{1, 1, 2}, {2, 2, 3}, {3, 3, 4}, {4, 4, 1}}},
-		{"line", 2, []wire{{1, 1, 2}}},
-		{"line", 4, []wire{{1, 1, 2}, {2, 2, 3}, {3, 3, 4}}},
-		{"mesh", 2, []wire{{1, 1, 2}}},
-		{"mesh", 4, []wire{{1, 1, 2}, {2, 1, 3}, {3, 1, 4}, {4, 2, 3}, {5, 2, 4}, {6, 3, 4}}},
+		{"ring", 2, []Edge{{1, 1, 2}, {2, 2, 1}}},
+		{"ring", 4, []Edge{{1, 1, 2}, {2, 2, 3}, {3, 3, 4}, {4, 4, 1}}},
+		{"line", 2, []Edge{{1, 1, 2}}},
+		{"line", 4, []Edge{{1, 1, 2}, {2, 2, 3}, {3, 3, 4}}},
+		{"mesh", 2, []Edge{{1, 1, 2}}},
+		{"mesh", 4, []Edge{{1, 1, 2}, {2, 1, 3}, {3, 1, 4}, {4, 2, 3}, {5, 2, 4}, {6, 3, 4}}},
 	} {
-		require.Equal(t, c.want, slices.Collect(wires(c.topology, c.nodes)), "%s of %d", c.topology, c.nodes)
+		require.Equal(t, c.want, slices.Collect(Plan(c.topology, c.nodes)), "%s of %d", c.topology, c.nodes)
 	}
 }
 
@@ -264,11 +263,11 @@ func FuzzParseSpec(f *testing.F) {
 	f.Add("mem:a?b=%41")
 	f.Add("ring:a?node=3&nodes=5&lanes=2")
 	f.Fuzz(func(t *testing.T, s string) {
-		spec, err := ParseSpec(s)
+		spec, err := Parse(s)
 		if err == nil && (spec.Window < 0 || spec.Buffer < 0 || spec.Spin > time.Millisecond) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
-		if err == nil && spec.hosts() && (spec.Node < 1 && spec.bridge == "" || spec.Node > 16 || !spec.member() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
+		if err == nil && spec.Several() && (spec.Node < 1 && spec.bridge == "" || spec.Node > 16 || !spec.IsMember() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
 	})
