@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
@@ -299,7 +299,7 @@ func TestLackIsNoRefusal(t *testing.T) {
 		require.True(t, tcpAlone(nil, wrapped(err)), err)
 		require.False(t, tcpAlone(&Fabric{}, wrapped(err)), err)
 	}
-	for _, err := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.EADDRINUSE, syscall.EBUSY, syscall.ENOENT, context.DeadlineExceeded, fabric.ErrMismatch} {
+	for _, err := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.EADDRINUSE, syscall.EBUSY, syscall.ENOENT, context.DeadlineExceeded, greeting.ErrMismatch} {
 		require.False(t, tcpAlone(nil, wrapped(err)), err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
@@ -32,21 +32,21 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 		return err
 	}
 	if *name != "" {
-		if err := fabric.CheckDirectory(*name); err != nil {
+		if err := census.CheckDirectory(*name); err != nil {
 			return badInputf("--fabric: %w", err)
 		}
 	}
 	r := listing{Fabrics: []*status.Directory{}}
 	var failed error
 	if *remove {
-		r.Removed, failed = fabric.RemoveDead(*name)
+		r.Removed, failed = census.RemoveDead(*name)
 	}
 	fabrics, err := readFabrics(ctx, *name)
 	if err != nil {
 		return err
 	}
 	if *name == "" && os.Geteuid() == 0 {
-		fabrics = append(fabrics, fabric.Foreign()...)
+		fabrics = append(fabrics, census.Foreign()...)
 	}
 	for _, d := range fabrics {
 		if !slices.Contains(r.Removed, d.Directory) {
@@ -70,16 +70,16 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 // name, and the one of this process, if that is the path of a directory.
 func readFabrics(ctx context.Context, name string) ([]*status.Directory, error) {
 	if name != "" {
-		return fabric.Hosts(ctx, name)
+		return census.Hosts(ctx, name)
 	}
-	all, err := fabric.OwnHosts(ctx)
+	all, err := census.OwnHosts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	spec, _, err := spec.Default()
 	if err == nil && strings.Contains(spec, ":/") {
 		var named []*status.Directory
-		named, err = fabric.Hosts(ctx, spec)
+		named, err = census.Hosts(ctx, spec)
 		all = append(all, named...)
 	}
 	return all, err

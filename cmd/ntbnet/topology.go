@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
@@ -35,7 +35,7 @@ func topology(ctx context.Context, c *command, args []string, out io.Writer) err
 			return err
 		}
 	}
-	t, err := fabric.ReadTopology(ctx, *name)
+	t, err := census.ReadTopology(ctx, *name)
 	if errors.Is(err, syscall.EINVAL) {
 		return badInputf("--fabric: %w", err)
 	}

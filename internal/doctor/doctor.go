@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
@@ -120,7 +120,7 @@ func (r *Report) directory(spec *spec.Spec) bool {
 
 // members finds out who is in the fabric.
 func (r *Report) members(ctx context.Context, spec *spec.Spec) {
-	hosts, err := fabric.Hosts(ctx, r.Fabric)
+	hosts, err := census.Hosts(ctx, r.Fabric)
 	if err != nil {
 		r.fail("processes", advice(err), "unknown")
 		return
@@ -170,7 +170,7 @@ func (r *Report) links(ctx context.Context, spec *spec.Spec, owner int) {
 	default:
 		r.ok("links", "process %d owns the links of node %d", owner, spec.Node)
 	}
-	t, err := fabric.ReadTopology(ctx, r.Fabric)
+	t, err := census.ReadTopology(ctx, r.Fabric)
 	if err == nil && owns && (t.Topology != spec.Kind || t.Nodes != spec.Nodes || t.Lanes != spec.Lanes) {
 		r.fail("links", fmt.Sprintf("use %s: with nodes=%d and lanes=%d, or end the nodes that run", t.Topology, t.Nodes, t.Lanes),
 			"the nodes that run are of a %s of %d nodes, lanes=%d", t.Topology, t.Nodes, t.Lanes)
@@ -193,7 +193,7 @@ func (r *Report) addresses(ctx context.Context, s *spec.Spec) {
 		return
 	}
 	var owner *status.Process // of the links of this node
-	if t, err := fabric.ReadTopology(ctx, r.Fabric); err == nil {
+	if t, err := census.ReadTopology(ctx, r.Fabric); err == nil {
 		owner = t.View(s.Node)
 	}
 	var kernel inetdiag.Kernel

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
@@ -148,7 +149,7 @@ func linksUp(t *testing.T, nodes []*Fabric) {
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
 			for _, l := range f.net.status(false).Links {
-				if l.State != linkUp {
+				if l.State != status.Up {
 					return false
 				}
 			}
@@ -241,7 +242,7 @@ func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
 			require.Eventually(t, func() bool {
 				v := f.net.status(false)
 				return v.Refused > 0 && strings.Contains(v.LastRefusal, "lanes") &&
-					v.Links[0].State != linkUp && strings.Contains(v.Links[0].Error, "lanes")
+					v.Links[0].State != status.Up && strings.Contains(v.Links[0].Error, "lanes")
 			}, testTimeout, time.Millisecond)
 		}
 	})
@@ -342,7 +343,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestANeighbourThatDoesNotCome(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
 		a := w.machine(t, spec.TopologyLine, 2, 1, "")
-		require.Eventually(t, func() bool { return a.net.status(false).Links[0].State == linkMaking }, testTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return a.net.status(false).Links[0].State == status.Making }, testTimeout, time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := a.Owner(ctx, 2)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/spec"
@@ -191,9 +192,9 @@ func (h *hosts) closeNode() {
 }
 
 // greeting returns this process' greeting.
-func (h *hosts) greeting(want string) *greeting {
-	g := &greeting{
-		Version: greetingVersion, Ring: link.Version, Want: want,
+func (h *hosts) greeting(want string) *greeting.Message {
+	g := &greeting.Message{
+		Version: greeting.Version, Ring: link.Version, Want: want,
 		Topology: h.spec.Kind, Node: h.spec.Node, PID: os.Getpid(), Member: h.spec.IsMember(), Process: h.number,
 	}
 	if plan := h.plan.Load(); plan != nil {
@@ -202,57 +203,17 @@ func (h *hosts) greeting(want string) *greeting {
 	return g
 }
 
-// ask sends a greeting over a cable and reads the answer. The cable is closed on
-// error. It is also closed when ctx ends, unless release was called before.
-func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release func() bool, err error) {
-	release = context.AfterFunc(ctx, func() { c.Close() })
-	if deadline, ok := ctx.Deadline(); ok {
-		err = c.SetDeadline(deadline)
-	}
-	if err == nil && g.bridges() {
-		err = c.takeFiles() // they come right behind the answer
-	}
-	if err == nil {
-		err = writeGreeting(c, g)
-	}
-	if err == nil || errors.Is(err, syscall.EPIPE) { // one that has hung up may have said why before
-		g, e := readGreeting(c, maxAnswer)
-		if e == nil || err == nil {
-			answer, err = g, e
-		}
-	}
-	if err != nil {
-		release()
-		c.Close()
-		switch {
-		case ctx.Err() != nil:
-			err = ctx.Err()
-		case errors.Is(err, os.ErrDeadlineExceeded): // that of ctx, a moment earlier
-			err = context.DeadlineExceeded
-		case errors.Is(err, syscall.EPIPE):
-			err = fmt.Errorf("%w: %v", syscall.ECONNRESET, err) // as if it had ended a moment later
-		}
-		return nil, nil, fmt.Errorf("fabric: greet a node: %w", err)
-	}
-	return answer, release, nil
-}
-
-// checkTimeout is how long a node that begins waits for another one's answer. A
-// node that is stopped does not answer. If it does not fit, that is found when a
-// link is made.
-const checkTimeout = time.Second
-
 // check asks the process at the other end of a cable whether this one may be in its
 // fabric.
-func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), greeting.CheckTimeout)
 	defer cancel()
 	c, err := connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	mine := h.greeting(wantCheck)
-	answer, release, err := ask(ctx, c, mine)
+	mine := h.greeting(greeting.WantCheck)
+	answer, release, err := greeting.Ask(ctx, c, mine)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +244,7 @@ func (h *hosts) join() error {
 		wg.Go(func() {
 			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, node, 0) })
 			if err == nil {
-				errs[node] = h.greeting("").verdict(answer)
+				errs[node] = h.greeting("").Verdict(answer)
 			}
 		})
 	}
@@ -300,21 +261,6 @@ func (h *hosts) join() error {
 	return nil
 }
 
-// verdict returns what a process concludes from an answer. Its own comparison comes
-// first, since its message fits both sides.
-func (g *greeting) verdict(answer *greeting) error {
-	if err := g.fits(answer); err != nil {
-		return err
-	}
-	if answer.Full {
-		return fmt.Errorf("node %d refuses: %.200s: %w", answer.Node, answer.Refused, syscall.EAGAIN)
-	}
-	if answer.Refused != "" {
-		return fmt.Errorf("%w: node %d refuses: %.200q", ErrMismatch, answer.Node, answer.Refused)
-	}
-	return nil
-}
-
 // connect makes a bridge to another process of this host, which must be of one of the users, if
 // these are not nil.
 func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Device, error) {
@@ -322,22 +268,22 @@ func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Devi
 	if err != nil {
 		return nil, err
 	}
-	who, err := c.peer()
+	who, err := c.Peer()
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	mine := h.greeting(wantProcess)
-	answer, release, err := ask(ctx, c, mine)
+	mine := h.greeting(greeting.WantProcess)
+	answer, release, err := greeting.Ask(ctx, c, mine)
 	if err != nil {
 		return nil, err
 	}
-	if err := mine.verdict(answer); err != nil {
+	if err := mine.Verdict(answer); err != nil {
 		release()
 		c.Close()
 		return nil, err
 	}
-	dev, err := h.bridge(c, who, wantProcess)
+	dev, err := h.bridge(c, who, greeting.WantProcess)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
@@ -354,7 +300,7 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 			window = defaultMemWindow
 		}
 	}
-	if want == wantLink || want == wantUplink {
+	if want == greeting.WantLink || want == greeting.WantUplink {
 		plan := h.plan.Load()
 		window, doorbells = plan.LinkOptions().LinkWindow(window), plan.Lanes+1
 	}
@@ -365,7 +311,7 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 	if h.spec.Kind != "mem" { // there both ends were wrapped together
 		dev, _ = wrap(h.spec, dev, nil)
 	}
-	if want == wantLink {
+	if want == greeting.WantLink {
 		return ofUser(dev, who).ofHost(), nil
 	}
 	return ofUser(dev, who), nil

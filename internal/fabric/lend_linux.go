@@ -9,6 +9,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
@@ -54,7 +55,7 @@ func FetchFile(ctx context.Context, spec *spec.Spec, node, port int, key uint64)
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	f, err := fetch(c, &greeting{Version: greetingVersion, Ring: link.Version, Want: wantFile, Key: key, PID: os.Getpid()})
+	f, err := fetch(c, &greeting.Message{Version: greeting.Version, Ring: link.Version, Want: greeting.WantFile, Key: key, PID: os.Getpid()})
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -65,7 +66,7 @@ func FetchFile(ctx context.Context, spec *spec.Spec, node, port int, key uint64)
 }
 
 // fetch asks for a file over a cable.
-func fetch(c *unixsock.Conn, g *greeting) (*os.File, error) {
+func fetch(c *unixsock.Conn, g *greeting.Message) (*os.File, error) {
 	who, err := hostdir.PeerOf(c)
 	if err != nil {
 		return nil, err
@@ -73,19 +74,19 @@ func fetch(c *unixsock.Conn, g *greeting) (*os.File, error) {
 	if who.UID != os.Geteuid() {
 		return nil, errNotYours
 	}
-	if err := errors.Join(c.TakeFiles(), writeGreeting(c, g)); err != nil {
+	if err := errors.Join(c.TakeFiles(), greeting.Write(c, g)); err != nil {
 		return nil, err
 	}
 	r := &fileReader{conn: c}
-	answer, err := readGreeting(r, maxAnswer)
+	answer, err := greeting.Read(r, greeting.MaxAnswer)
 	switch {
 	case err != nil:
-	case answer.Version != greetingVersion:
-		err = fmt.Errorf("%w: it greets in version %d, this process in %d", ErrMismatch, answer.Version, greetingVersion)
+	case answer.Version != greeting.Version:
+		err = fmt.Errorf("%w: it greets in version %d, this process in %d", greeting.ErrMismatch, answer.Version, greeting.Version)
 	case answer.Refused != "":
 		err = fmt.Errorf("it says: %.200s", answer.Refused)
 	case len(r.files) != 1:
-		err = fmt.Errorf("%w: %d files, want one", errGreeting, len(r.files))
+		err = fmt.Errorf("%w: %d files, want one", greeting.ErrNoGreeting, len(r.files))
 	}
 	if err != nil {
 		unixsock.Discard(who.UID, r.files...)
@@ -104,18 +105,4 @@ func (r *fileReader) Read(p []byte) (int, error) {
 	n, files, err := r.conn.ReadFiles(p, 1-len(r.files))
 	r.files = append(r.files, files...)
 	return n, err
-}
-
-// sendFile sends a frame of a greeting, and a file with it.
-func (c *shmCable) sendFile(frame []byte, f *os.File) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	err = raw.Control(func(fd uintptr) { _, sent = c.WriteFiles(frame, int(fd)) })
-	if err != nil {
-		return err
-	}
-	return sent
 }

@@ -7,8 +7,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -60,15 +62,6 @@ const (
 	lastPause  = time.Second
 )
 
-// States of a link.
-const (
-	linkUp      = "up"
-	linkMaking  = "making"
-	linkAbsent  = "absent"  // the neighbour does not run
-	linkDown    = "down"    // the neighbour runs, and the error says why there is no link
-	linkUnknown = "unknown" // of two nodes of other machines, in a mesh
-)
-
 // up reports whether the link is up. The caller holds mu.
 func (l *nodeLink) up() bool { return l.ring != nil && l.ring.Err() == nil && l.ring.Peer().Up() }
 
@@ -86,13 +79,13 @@ func (l *nodeLink) deserted() bool {
 func (l *nodeLink) state() string {
 	switch {
 	case l.up():
-		return linkUp
+		return status.Up
 	case l.making, l.asking:
-		return linkMaking
+		return status.Making
 	case l.absent:
-		return linkAbsent
+		return status.Absent
 	}
-	return linkDown
+	return status.Down
 }
 
 // change wakes all that wait for a change of a link. The caller holds mu.
@@ -111,7 +104,7 @@ func (h *hosts) keep(l *nodeLink) {
 		changed, up, state := h.changed, l.ring, l.state()
 		h.mu.Unlock()
 		switch {
-		case state == linkUp, state != linkMaking && up != last: // it may have ended already
+		case state == status.Up, state != status.Making && up != last: // it may have ended already
 			select {
 			case <-up.Done():
 				h.mu.Lock()
@@ -125,7 +118,7 @@ func (h *hosts) keep(l *nodeLink) {
 			}
 			last, pause = up, firstPause
 			continue
-		case state == linkMaking:
+		case state == status.Making:
 			h.wait(h.ctx, 0, changed, nil)
 			continue
 		}
@@ -174,33 +167,33 @@ func (h *hosts) begin(l *nodeLink) bool {
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
 	defer cancel()
 	h.mu.Lock()
-	if s := l.state(); s == linkUp || s == linkMaking {
+	if s := l.state(); s == status.Up || s == status.Making {
 		h.mu.Unlock()
 		return true
 	}
 	l.asking = true
 	h.mu.Unlock()
 
-	mine := h.greeting(wantLink)
+	mine := h.greeting(greeting.WantLink)
 	mine.Wire = l.wire.Number
 	if l.uplink() {
-		mine.Want = wantUplink
+		mine.Want = greeting.WantUplink
 	}
-	var answer *greeting
+	var answer *greeting.Message
 	var release func() bool
 	c, err := h.registry.connect(ctx, l.to, 0)
 	if err == nil {
-		answer, release, err = ask(ctx, c, mine)
+		answer, release, err = greeting.Ask(ctx, c, mine)
 	}
 	busy := false
 	if err == nil {
 		defer release()
 		busy = answer.Busy
-		err = mine.verdict(answer)
+		err = mine.Verdict(answer)
 		if err == nil && l.uplink() {
 			err = h.adopt(answer)
 		}
-		if errors.Is(err, ErrMismatch) {
+		if errors.Is(err, greeting.ErrMismatch) {
 			h.refused.add(err)
 		}
 	}
@@ -221,7 +214,7 @@ func (h *hosts) begin(l *nodeLink) bool {
 		}
 		return up
 	}
-	who, err := c.peer() // later the device owns the cable
+	who, err := c.Peer() // later the device owns the cable
 	if err != nil {
 		c.Close()
 		h.failed(l, err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -16,26 +17,20 @@ import (
 // link, to the owner, and makes that again as owners do theirs. It takes the plan
 // of the fabric from the first owner that it meets.
 
-// bridges reports whether the cable becomes a bridge unless the greeting is
-// refused.
-func (g *greeting) bridges() bool {
-	return g.Want == wantLink || g.Want == wantUplink || g.Want == wantProcess
-}
-
 // judgeOwn reports whether a greeting of a process of this host is accepted.
-func (h *hosts) judgeOwn(g *greeting) bool {
-	if g.Want == wantProcess {
+func (h *hosts) judgeOwn(g *greeting.Message) bool {
+	if g.Want == greeting.WantProcess {
 		return true
 	}
 	if !h.several() {
 		return false
 	}
 	switch g.Want {
-	case wantUplink:
+	case greeting.WantUplink:
 		return g.Member && !h.spec.IsMember()
-	case wantCheck:
+	case greeting.WantCheck:
 		return g.Member
-	case wantOwner:
+	case greeting.WantOwner:
 		return h.spec.IsMember() && !g.Member
 	}
 	return false
@@ -55,7 +50,7 @@ func (h *hosts) joinOwner() error {
 	connect := func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, h.spec.Node, 0) }
 	if ok, err := h.registry.present(h.spec.Node); err == nil && ok {
 		if answer, err := h.check(connect); err == nil {
-			if err := h.greeting("").verdict(answer); err != nil {
+			if err := h.greeting("").Verdict(answer); err != nil {
 				return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
 			}
 		}
@@ -69,7 +64,7 @@ func (h *hosts) joinOwner() error {
 
 // adopt takes the plan from the owner's answer. The answer must fit a plan that was
 // taken before.
-func (h *hosts) adopt(answer *greeting) error {
+func (h *hosts) adopt(answer *greeting.Message) error {
 	if h.plan.Load() != nil {
 		return nil
 	}
@@ -78,10 +73,10 @@ func (h *hosts) adopt(answer *greeting) error {
 	o := plan.LinkOptions()
 	o.Member = true
 	if plan.Nodes < spec.MinNodes || plan.Nodes > spec.MaxNodes || plan.Lanes < 1 {
-		return fmt.Errorf("%w: the owner of the links of %s is of %s", ErrMismatch, spec.NodeName(h.spec.Node), answer.plan())
+		return fmt.Errorf("%w: the owner of the links of %s is of %s", greeting.ErrMismatch, spec.NodeName(h.spec.Node), answer.Plan())
 	}
 	if err := h.joinRing(o); err != nil {
-		return fmt.Errorf("%w: %w", ErrMismatch, err)
+		return fmt.Errorf("%w: %w", greeting.ErrMismatch, err)
 	}
 	h.plan.Store(&plan)
 	return nil
@@ -101,19 +96,19 @@ func (h *hosts) callMembers() {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(h.ctx, checkTimeout)
+			ctx, cancel := context.WithTimeout(h.ctx, greeting.CheckTimeout)
 			defer cancel()
 			c, err := h.registry.connect(ctx, h.spec.Node, process)
 			if err != nil {
 				return
 			}
-			answer, release, err := ask(ctx, c, h.greeting(wantOwner))
+			answer, release, err := greeting.Ask(ctx, c, h.greeting(greeting.WantOwner))
 			if err != nil {
 				return
 			}
 			release()
 			c.Close()
-			if err := h.greeting("").verdict(answer); err != nil {
+			if err := h.greeting("").Verdict(answer); err != nil {
 				h.refused.add(err)
 			}
 		})
@@ -143,7 +138,7 @@ const replaceWait = time.Second
 
 // addMember brings up the link to a member of a user that greeted with g, over a bridge. It removes
 // the member when the link is down.
-func (h *hosts) addMember(ctx context.Context, g *greeting, uid int, dev ntb.Device) {
+func (h *hosts) addMember(ctx context.Context, g *greeting.Message, uid int, dev ntb.Device) {
 	h.mu.Lock()
 	old := h.members[g.Process]
 	h.mu.Unlock()
@@ -159,7 +154,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, uid int, dev ntb.Dev
 	}
 	made, err := h.ring.Load().Link(ctx, dev, ring.Down)
 	if err == nil && made.ID().Process() != g.Process {
-		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), g.Process)
+		err = fmt.Errorf("%w: %v greeted as process %d", greeting.ErrMismatch, made.ID(), g.Process)
 		made.Close()
 	}
 	if err != nil {

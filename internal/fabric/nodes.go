@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -57,7 +58,7 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 			n.Up, n.Hops, n.Via = true, host.Hops, sideOf[host.Side]
 		default: // what it has said may be long ago
 			if n.Left != "" {
-				n.Left, n.Right = linkUnknown, linkUnknown
+				n.Left, n.Right = status.Unknown, status.Unknown
 			}
 		}
 		nodes = append(nodes, n)

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/census"
 	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -28,19 +30,19 @@ func TestNodesShareADirectory(t *testing.T) {
 		all = append(all, f)
 	}
 	require.Eventually(t, func() bool {
-		top, err := ReadTopology(t.Context(), "line:"+path+"?owner=0")
+		top, err := census.ReadTopology(t.Context(), "line:"+path+"?owner=0")
 		require.NoError(t, err)
 		up := 0
 		for _, w := range top.Wires {
-			if w.State == linkUp {
+			if w.State == status.Up {
 				up++
 			}
 		}
 		return len(top.Views) == 3 && up == 2
 	}, testTimeout, testTimeout/1000)
-	_, err := ReadTopology(t.Context(), "line:"+path+"?owner=,")
+	_, err := census.ReadTopology(t.Context(), "line:"+path+"?owner=,")
 	require.ErrorContains(t, err, "option owner: want users")
-	_, err = ReadTopology(t.Context(), "line:"+path+"/none")
+	_, err = census.ReadTopology(t.Context(), "line:"+path+"/none")
 	require.ErrorContains(t, err, "no node of line:"+path+"/none runs on this machine")
 	s, err := spec.Parse(fmt.Sprintf("line:%s?node=1", path))
 	require.NoError(t, err)

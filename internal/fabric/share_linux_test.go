@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
@@ -53,7 +54,7 @@ func TestProcessesShareLinks(t *testing.T) {
 	}
 	first.Close()
 	for i, f := range members {
-		require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
+		require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
 		reaches(t, f, 2)
 	}
 	reaches(t, other, 1)

@@ -43,3 +43,19 @@ func TestAJobHasAFabricOfItsOwn(t *testing.T) {
 		require.NotEqual(t, text, OfJob("other", job))
 	}
 }
+
+func TestTheSpecOfAMemberIsThatOfTheSameHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"shm:x":                 "shm:x",
+		"shm:x?spin=0":          "shm:x",
+		"ring:x?node=2&nodes=3": "ring:x?node=2",
+		"mesh:/x?node=1&lanes=2&nodes=2&group=a&owner=b,c&window=131072": "mesh:/x?group=a&node=1&owner=b%2Cc&window=131072",
+	} {
+		s, err := Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, want, s.Member())
+		again, err := Parse(want)
+		require.NoError(t, err)
+		require.Equal(t, s.Place(), again.Place())
+	}
+}

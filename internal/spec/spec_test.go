@@ -302,3 +302,13 @@ func TestAttachEnd(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EINVAL)
 	}
 }
+
+func TestNamesOfTopologies(t *testing.T) {
+	kind, name, err := TopologyName("line:x?node=77&bad=%zz")
+	require.NoError(t, err)
+	require.Equal(t, "line x", kind+" "+name)
+	for _, bad := range []string{"", "shm:x", "mem:x", "ring:", "ring:a/b", "ring"} {
+		_, _, err := TopologyName(bad)
+		require.ErrorIs(t, err, syscall.EINVAL, bad)
+	}
+}

@@ -1,12 +1,15 @@
-package fabric
+package census
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
@@ -19,8 +22,8 @@ func ReadTopology(ctx context.Context, own string) (*status.Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := readTopology(ctx, s.Kind, s.Name, func(ctx context.Context, node int) (cable, error) {
-		return shmConnect(ctx, s, node, 0)
+	t, err := readTopology(ctx, s.Kind, s.Name, func(ctx context.Context, node int) (greeting.Cable, error) {
+		return greeting.Connect(ctx, s.PlaceOf(node), node, 0)
 	})
 	if err != nil {
 		return nil, err
@@ -34,8 +37,8 @@ func ReadTopology(ctx context.Context, own string) (*status.Fabric, error) {
 	return t, nil
 }
 
-func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (cable, error)) (*status.Fabric, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+func readTopology(ctx context.Context, kind, name string, connect func(context.Context, int) (greeting.Cable, error)) (*status.Fabric, error) {
+	ctx, cancel := context.WithTimeout(ctx, greeting.CheckTimeout)
 	defer cancel()
 	var views [spec.MaxNodes + 1]*status.Process
 	var errs [spec.MaxNodes + 1]error
@@ -53,7 +56,7 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 			t.Topology, t.Nodes, t.Lanes = v.Topology, v.Nodes, v.Lanes
 		case t.Topology != v.Topology || t.Nodes != v.Nodes || t.Lanes != v.Lanes:
 			views[node] = nil
-			errs[node] = fmt.Errorf("%w: it is of a %s of %d nodes, lanes=%d", ErrMismatch, v.Topology, v.Nodes, v.Lanes)
+			errs[node] = fmt.Errorf("%w: it is of a %s of %d nodes, lanes=%d", greeting.ErrMismatch, v.Topology, v.Nodes, v.Lanes)
 			continue
 		}
 		t.Views = append(t.Views, v)
@@ -85,14 +88,14 @@ func readTopology(ctx context.Context, kind, name string, connect func(context.C
 }
 
 // askView asks the owner of a node's links. It checks the answer as far as this package uses it.
-func askView(ctx context.Context, node int, connect func(context.Context, int) (cable, error)) (*status.Process, error) {
+func askView(ctx context.Context, node int, connect func(context.Context, int) (greeting.Cable, error)) (*status.Process, error) {
 	c, err := connect(ctx, node)
 	if err != nil {
 		return nil, err
 	}
 	v, err := askStatus(ctx, c)
 	if err == nil && (v.Node != node || !spec.IsTopology(v.Topology) || v.Nodes < spec.MinNodes || v.Nodes > spec.MaxNodes || node > v.Nodes) {
-		return nil, fmt.Errorf("%w: node %d says that it is node %d of a %.8q of %d", errGreeting, node, v.Node, v.Topology, v.Nodes)
+		return nil, fmt.Errorf("%w: node %d says that it is node %d of a %.8q of %d", greeting.ErrNoGreeting, node, v.Node, v.Topology, v.Nodes)
 	}
 	return v, err
 }
@@ -103,7 +106,7 @@ func otherViews(t *status.Fabric) map[int]*status.Host {
 	all := map[int]*status.Host{}
 	for _, v := range t.Views {
 		for _, h := range v.Hosts {
-			if h.State != linkUp || h.Host < 1 || h.Host > t.Nodes || all[h.Host] != nil && all[h.Host].Epoch >= h.Epoch {
+			if h.State != status.Up || h.Host < 1 || h.Host > t.Nodes || all[h.Host] != nil && all[h.Host].Epoch >= h.Epoch {
 				continue
 			}
 			o := status.Host{Host: h.Host, State: h.State, Left: h.Left, Right: h.Right, Members: h.Members, Epoch: h.Epoch}
@@ -118,12 +121,12 @@ func otherViews(t *status.Fabric) map[int]*status.Host {
 
 // viewOf merges what is known of the two ends of a wire.
 func viewOf(w spec.Edge, t *status.Fabric, others map[int]*status.Host) status.Link {
-	v := status.Link{Wire: w.Number, From: w.A, To: w.B, State: linkUp}
+	v := status.Link{Wire: w.Number, From: w.A, To: w.B, State: status.Up}
 	for _, end := range []int{w.A, w.B} {
-		state := linkAbsent
+		state := status.Absent
 		switch {
 		case t.View(end) != nil:
-			state = linkDown
+			state = status.Down
 			if l := t.View(end).Link(w.Number); l != nil {
 				if state = l.State; l.Error != "" {
 					v.Error = fmt.Sprintf("%s: %s", spec.NodeName(end), l.Error)
@@ -135,7 +138,7 @@ func viewOf(w spec.Edge, t *status.Fabric, others map[int]*status.Host) status.L
 		default:
 			state = sideOfHost(others[end], w.From(t.Topology, end).Side)
 		}
-		if v.State == linkUp || state == linkAbsent {
+		if v.State == status.Up || state == status.Absent {
 			v.State = state
 		}
 	}
@@ -145,5 +148,21 @@ func viewOf(w spec.Edge, t *status.Fabric, others map[int]*status.Host) status.L
 // sideOfHost returns the state of a link of a host.
 func sideOfHost(h *status.Host, side spec.Side) string {
 	state := map[spec.Side]string{spec.Left: h.Left, spec.Right: h.Right}[side]
-	return cmp.Or(state, linkUnknown)
+	return cmp.Or(state, status.Unknown)
+}
+
+// isAbsent reports whether an error means that a node does not run.
+func isAbsent(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// shmProcesses returns how many processes of a node run on this machine.
+func shmProcesses(spec *spec.Spec, node int) int {
+	dir, err := hostdir.Open(spec.PlaceOf(node), false)
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	all, _ := dir.Processes()
+	return len(all)
 }

@@ -1,5 +1,3 @@
-//go:build linux && (amd64 || arm64)
-
 package fabric
 
 import (
@@ -9,6 +7,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/internal/spec"
@@ -73,12 +72,12 @@ func (s *shmRegistry) accept() (cable, error) {
 	if c == nil {
 		return nil, err
 	}
-	return &shmCable{c}, err
+	return &shmCable{&greeting.Conn{Conn: c}}, err
 }
 
 func (s *shmRegistry) connect(ctx context.Context, node, process int) (cable, error) {
 	if node == s.spec.Node {
-		return connectIn(ctx, s.Dir, node, process)
+		return shmCabled(greeting.ConnectIn(ctx, s.Dir, node, process))
 	}
 	return shmConnect(ctx, s.spec, node, process)
 }
@@ -88,59 +87,24 @@ func (s *shmRegistry) connectTo(ctx context.Context, process int, users []int) (
 	if err != nil {
 		return nil, err
 	}
-	return &shmCable{c}, nil
+	return &shmCable{&greeting.Conn{Conn: c}}, nil
 }
 
-// shmConnect makes a cable to a process of a node of another host, 0 for the owner of
-// its links. It opens the directory each time, since that may have been removed and made
-// again.
-func shmConnect(ctx context.Context, spec *spec.Spec, node, process int) (cable, error) {
-	dir, err := hostdir.Open(spec.PlaceOf(node), false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errAbsent(node)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	c, err := connectIn(ctx, dir, node, process)
-	if err != nil {
-		return nil, fmt.Errorf("node %d: %w", node, err)
-	}
-	return c, nil
+// shmConnect makes a cable to a process of a node, see Connect.
+func shmConnect(ctx context.Context, s *spec.Spec, node, process int) (cable, error) {
+	return shmCabled(greeting.Connect(ctx, s.PlaceOf(node), node, process))
 }
 
-// connectIn makes a cable to a process of the node that has dir, 0 for the owner of its
-// links.
-func connectIn(ctx context.Context, dir *hostdir.Dir, node, process int) (cable, error) {
-	if process == 0 {
-		owner, ok, err := dir.Owner()
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, errAbsent(node)
-		}
-		process = owner
-	}
-	c, err := dir.Connect(ctx, process)
+// shmCable is an end of a Unix socket, of which ntbshm makes a bridge.
+type shmCable struct{ *greeting.Conn }
+
+func shmCabled(c *greeting.Conn, err error) (cable, error) {
 	if err != nil {
 		return nil, err
 	}
 	return &shmCable{c}, nil
 }
-
-func errAbsent(node int) error {
-	return fmt.Errorf("fabric: node %d is not there: %w", node, syscall.EHOSTUNREACH)
-}
-
-// shmCable is an end of a Unix socket.
-type shmCable struct{ *unixsock.Conn }
-
-func (c *shmCable) peer() (hostdir.Peer, error) { return hostdir.PeerOf(c.Conn) }
-
-func (c *shmCable) takeFiles() error { return c.TakeFiles() }
 
 func (c *shmCable) bridge(window, doorbells int) (ntb.Device, error) {
-	return ntbshm.New(c.Conn, ntbshm.Options{Window: window, Doorbells: doorbells})
+	return ntbshm.New(c.Conn.Conn, ntbshm.Options{Window: window, Doorbells: doorbells})
 }

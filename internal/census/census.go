@@ -1,4 +1,4 @@
-package fabric
+package census
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/spec"
@@ -228,18 +229,18 @@ func portsOf(all []hostdir.Holding, process int) []string {
 }
 
 // askStatus asks the process at the other end of a cable, which it closes.
-func askStatus(ctx context.Context, c cable) (*status.Process, error) {
-	answer, release, err := ask(ctx, c, &greeting{Version: greetingVersion, Ring: link.Version, Want: wantStatus})
+func askStatus(ctx context.Context, c greeting.Cable) (*status.Process, error) {
+	answer, release, err := greeting.Ask(ctx, c, &greeting.Message{Version: greeting.Version, Ring: link.Version, Want: greeting.WantStatus})
 	if err != nil {
 		return nil, err
 	}
 	release()
 	c.Close()
 	switch {
-	case answer.Version != greetingVersion:
-		return nil, fmt.Errorf("%w: it greets in version %d, this program in %d: update the side with the lower one", ErrMismatch, answer.Version, greetingVersion)
+	case answer.Version != greeting.Version:
+		return nil, fmt.Errorf("%w: it greets in version %d, this program in %d: update the side with the lower one", greeting.ErrMismatch, answer.Version, greeting.Version)
 	case answer.Status == nil || answer.Refused != "":
-		return nil, fmt.Errorf("%w: it says nothing of itself: %.200q", errGreeting, answer.Refused)
+		return nil, fmt.Errorf("%w: it says nothing of itself: %.200q", greeting.ErrNoGreeting, answer.Refused)
 	}
 	return answer.Status, nil
 }
@@ -247,13 +248,13 @@ func askStatus(ctx context.Context, c cable) (*status.Process, error) {
 // complete asks a process for its status, and the kernel for its user. It checks the answer. What
 // the directory and the kernel say counts.
 func complete(ctx context.Context, p *status.Process, dir *hostdir.Dir, node int) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, greeting.CheckTimeout)
 	defer cancel()
-	c, err := connectIn(ctx, dir, node, p.Process)
+	c, err := greeting.ConnectIn(ctx, dir, node, p.Process)
 	if err != nil {
 		return err
 	}
-	who, err := c.peer()
+	who, err := c.Peer()
 	if err != nil {
 		c.Close()
 		return err
@@ -264,19 +265,19 @@ func complete(ctx context.Context, p *status.Process, dir *hostdir.Dir, node int
 	}
 	s, err := askStatus(ctx, c)
 	if err != nil {
-		return stopped(who.PID, err)
+		return greeting.Stopped(who.PID, err)
 	}
 	switch {
 	case s.Process != p.Process || s.Node != p.Node:
-		return fmt.Errorf("%w: it says that it is process %d of node %d", errGreeting, s.Process, s.Node)
+		return fmt.Errorf("%w: it says that it is process %d of node %d", greeting.ErrNoGreeting, s.Process, s.Node)
 	case spec.IsTopology(s.Topology) != (node != 0):
-		return fmt.Errorf("%w: it says that the fabric is a %.8q", errGreeting, s.Topology)
-	case len(s.Connections) > maxPeerings:
-		return fmt.Errorf("%w: it says that it has connections with %d processes", errGreeting, len(s.Connections))
+		return fmt.Errorf("%w: it says that the fabric is a %.8q", greeting.ErrNoGreeting, s.Topology)
+	case len(s.Connections) > greeting.MaxPeerings:
+		return fmt.Errorf("%w: it says that it has connections with %d processes", greeting.ErrNoGreeting, len(s.Connections))
 	}
 	for _, o := range s.Connections {
-		if o.Node < 0 || o.Node > spec.MaxNodes || o.Process < 0 || o.Process > hostdir.MaxPort || o.Count < 0 || o.Count > maxConnections {
-			return fmt.Errorf("%w: it says that it has %d connections with process %d of node %d", errGreeting, o.Count, o.Process, o.Node)
+		if o.Node < 0 || o.Node > spec.MaxNodes || o.Process < 0 || o.Process > hostdir.MaxPort || o.Count < 0 || o.Count > greeting.MaxConnections {
+			return fmt.Errorf("%w: it says that it has %d connections with process %d of node %d", greeting.ErrNoGreeting, o.Count, o.Process, o.Node)
 		}
 	}
 	s.PID, s.UID, s.GID, s.User, s.Owner, s.Ports, s.Error = p.PID, p.UID, p.GID, p.User, p.Owner, p.Ports, ""

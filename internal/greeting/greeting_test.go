@@ -1,4 +1,4 @@
-package fabric
+package greeting
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 
 func TestAGreetingIsThatOfTheExample(t *testing.T) {
 	values, wire := wiredoc.Vector(t, "greeting")
-	g, err := readGreeting(bytes.NewReader(wire), maxGreeting)
+	g, err := Read(bytes.NewReader(wire), MaxMessage)
 	require.NoError(t, err)
 	require.Equal(t, values, "text="+string(wire[12:]))
-	require.Equal(t, &greeting{
-		Version: greetingVersion, Ring: 3, Want: wantProcess, Topology: "shm", Nodes: 1, Node: 1, Process: 7, PID: 4242,
+	require.Equal(t, &Message{
+		Version: Version, Ring: 3, Want: WantProcess, Topology: "shm", Nodes: 1, Node: 1, Process: 7, PID: 4242,
 	}, g)
-	b, err := g.frame()
+	b, err := g.Bytes()
 	require.NoError(t, err)
 	require.Equal(t, wire, b)
 }

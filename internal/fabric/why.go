@@ -2,10 +2,9 @@ package fabric
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
@@ -25,17 +24,9 @@ func (f *Fabric) Why(id link.ID, err error) error {
 		return err
 	}
 	defer c.Close()
-	who, e := c.peer()
+	who, e := c.Peer()
 	if e != nil {
 		return err
 	}
-	return stopped(who.PID, err)
-}
-
-// stopped returns the error of a question to a process, which says so if that is stopped.
-func stopped(pid int, err error) error {
-	if !hostdir.Stopped(pid) {
-		return err
-	}
-	return fmt.Errorf("pid %d is stopped: kill -CONT %[1]d, or end it: %[2]w", pid, err)
+	return greeting.Stopped(who.PID, err)
 }
