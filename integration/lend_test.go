@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func playBorrower(p *self) error {
 func borrow(spec *spec.Spec, port int, key uint64) string {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
-	f, err := fabrics.FetchFile(ctx, spec, spec.Node, port, key)
+	f, err := heapmem.Fetch(ctx, spec, spec.Node, port, key)
 	if err != nil {
 		return err.Error()
 	}
@@ -65,7 +66,7 @@ func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	require.NoError(t, err)
 	fd, err := memfd.Create("lent", size)
 	require.NoError(t, err)
-	end, err := fabrics.LendFile(key, fd)
+	end, err := heapmem.Lend(key, fd)
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
 

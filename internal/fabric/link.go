@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
@@ -29,14 +30,14 @@ type nodeLink struct {
 	to   int       // the neighbour, or this node itself; immutable
 	by   opener    // immutable
 
-	ring   *ring.Link // from the last time that the link came up
-	half   *halved    // its device, with option puts
-	asking bool       // we have connected and wait for the answer
-	making bool       // a cable is becoming a bridge that is then brought up
-	absent bool       // the neighbour did not run at the last check
-	err    error      // why it is not up
-	ups    int        // how often it came up
-	since  time.Time  // when its state last changed
+	ring   *ring.Link      // from the last time that the link came up
+	half   *heapmem.Device // its device, with option puts
+	asking bool            // we have connected and wait for the answer
+	making bool            // a cable is becoming a bridge that is then brought up
+	absent bool            // the neighbour did not run at the last check
+	err    error           // why it is not up
+	ups    int             // how often it came up
+	since  time.Time       // when its state last changed
 }
 
 // uplink reports whether the link is that of a member to the owner.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -18,7 +19,7 @@ import (
 )
 
 // heapOf maps the part of a HeapWindow that is this side's.
-func heapOf(t *testing.T, w *HeapWindow) []byte {
+func heapOf(t *testing.T, w *heapmem.Window) []byte {
 	t.Helper()
 	heap, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestAHeapHasItsMemoryForItself(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(fabrics[node].Close)
 	}
-	window := func(node int) *HeapWindow {
+	window := func(node int) *heapmem.Window {
 		w, err := OpenHeapWindow(t.Context(), specs[node])
 		require.NoError(t, err)
 		if w != nil {

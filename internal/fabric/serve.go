@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -161,12 +162,12 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 // lend answers a process of a user that asks for a file. Whether it would fit into the fabric does
 // not matter.
 func (h *hosts) lend(c cable, who Peer, g, answer *greeting.Message) {
-	f, err := findLent(g.Key, who)
+	f, err := heapmem.Lent(g.Key, who)
 	to, ok := c.(interface {
 		SendFile(frame []byte, f *os.File) error
 	})
 	if err == nil && !ok {
-		err = errNoFile
+		err = heapmem.ErrNoFile
 	}
 	if err != nil {
 		answer.Refused = err.Error()

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/stretchr/testify/require"
@@ -18,7 +18,7 @@ func commonOf(t *testing.T, file string, pe int) options {
 	spec, err := spec.Parse(fmt.Sprintf("line:x?node=%d&nodes=2&heap=%d&%s=file:%s", pe+1, 16<<20, []string{"right", "left"}[pe], file))
 	require.NoError(t, err)
 	o := options{Options: Options{PE: pe, N: 2}}
-	o.common, err = fabric.OpenHeaps(t.Context(), spec)
+	o.common, err = heapmem.OpenCommon(t.Context(), spec)
 	require.NoError(t, err)
 	require.NoError(t, o.fitCommon(spec.Nodes, true))
 	return o

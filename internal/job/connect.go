@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -94,7 +95,7 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 		p.Reach(m)
 		return nil
 	}
-	f, err := fabric.FetchFile(ctx, w.spec, h.Node, w.port(h.PE), h.Token)
+	f, err := heapmem.Fetch(ctx, w.spec, h.Node, w.port(h.PE), h.Token)
 	if err != nil {
 		return fmt.Errorf("its heap: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/spec"
@@ -98,7 +98,7 @@ func open(ctx context.Context, o options) (*World, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if o.N > 1 {
-		o.common, err = fabric.OpenHeaps(ctx, spec)
+		o.common, err = heapmem.OpenCommon(ctx, spec)
 		switch {
 		case err != nil:
 		case o.common != nil:
@@ -184,7 +184,7 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	if fd, _ := w.heap.File(); fd >= 0 && w.opts.common == nil && w.window == nil {
-		if w.recall, err = fabric.LendFile(w.token, fd); err != nil {
+		if w.recall, err = heapmem.Lend(w.token, fd); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/collective"
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/onesided"
@@ -59,9 +59,9 @@ type attachment struct {
 	spec   *spec.Spec
 	fabric *sdp.Fabric
 	ln     net.Listener
-	window *fabric.HeapWindow // of which parts of the heap are; nil if there is none
-	recall func()             // ends the loan of the heap; nil if that cannot be mapped
-	fence  bool               // a PE that stores to the heap makes a barrier, since this one has no membarrier
+	window *heapmem.Window // of which parts of the heap are; nil if there is none
+	recall func()          // ends the loan of the heap; nil if that cannot be mapped
+	fence  bool            // a PE that stores to the heap makes a barrier, since this one has no membarrier
 }
 
 // joining is how far the PEs of a job have found each other.

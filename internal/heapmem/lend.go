@@ -1,9 +1,11 @@
-package fabric
+package heapmem
 
 import (
 	"errors"
 	"os"
 	"sync"
+
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 )
 
 // lent are the files that this process lends to others of its user, by key. A file stays usable
@@ -12,18 +14,18 @@ var lent sync.Map // of uint64 to *os.File
 
 // Reasons not to lend a file.
 var (
-	errNoFile   = errors.New("there is no such file")
+	ErrNoFile   = errors.New("there is no such file")
 	errNotYours = errors.New("it is for processes of the same user")
 )
 
-// findLent returns the file that a process of a user asks for, or why it gets none.
-func findLent(key uint64, who Peer) (*os.File, error) {
+// Lent returns the file that a process of a user asks for, or why it gets none.
+func Lent(key uint64, who hostdir.Peer) (*os.File, error) {
 	f, ok := lent.Load(key)
 	switch {
 	case who.UID != os.Geteuid():
 		return nil, errNotYours
 	case !ok:
-		return nil, errNoFile
+		return nil, ErrNoFile
 	}
 	return f.(*os.File), nil
 }

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package fabric
+package heapmem
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LendFile lends a file to processes of this user that know its key, in all fabrics of which
-// this process is, until end is called: FetchFile returns them a descriptor of their own. It
+// Lend lends a file to processes of this user that know its key, in all fabrics of which
+// this process is, until end is called: Fetch returns them a descriptor of their own. It
 // keeps a descriptor for that. The caller chooses keys that nobody guesses or uses twice.
-func LendFile(key uint64, fd int) (end func(), err error) {
+func Lend(key uint64, fd int) (end func(), err error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("fabric: lend a file: %w", err)
@@ -33,10 +33,10 @@ func LendFile(key uint64, fd int) (end func(), err error) {
 	}, nil
 }
 
-// FetchFile returns the file that the process which holds a port of a node has lent. That
+// Fetch returns the file that the process which holds a port of a node has lent. That
 // process is of this machine and of this user, or there is an error. The file may be anything:
 // the caller checks it, and closes it.
-func FetchFile(ctx context.Context, spec *spec.Spec, node, port int, key uint64) (*os.File, error) {
+func Fetch(ctx context.Context, spec *spec.Spec, node, port int, key uint64) (*os.File, error) {
 	dir, err := hostdir.Open(spec.PlaceOf(node), false)
 	if err != nil {
 		return nil, err

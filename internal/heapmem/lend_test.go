@@ -1,9 +1,10 @@
-package fabric
+package heapmem
 
 import (
 	"os"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,14 +15,14 @@ func TestAFileIsForProcessesOfTheSameUser(t *testing.T) {
 	defer f.Close()
 	lent.Store(uint64(7), f)
 	defer lent.Delete(uint64(7))
-	own := Self()
-	got, err := findLent(7, own)
+	own := hostdir.Self()
+	got, err := Lent(7, own)
 	require.NoError(t, err)
 	require.Same(t, f, got)
-	_, err = findLent(8, own)
-	require.Equal(t, errNoFile, err)
+	_, err = Lent(8, own)
+	require.Equal(t, ErrNoFile, err)
 	for _, uid := range []int{own.UID + 1, -1} {
-		_, err = findLent(7, Peer{UID: uid})
+		_, err = Lent(7, hostdir.Peer{UID: uid})
 		require.Equal(t, errNotYours, err)
 	}
 }
