@@ -61,7 +61,7 @@ type hosts struct {
 	changed chan struct{} // closed and replaced at every change of a link; guarded by mu
 	// members are the members of this host whose links are up, by process; guarded
 	// by mu.
-	members map[int]*memberLink
+	members map[int]*nodeLink
 }
 
 func openHosts(s *spec.Spec) (*hosts, error) {
@@ -114,7 +114,7 @@ func openMemHosts(spec *spec.Spec, hub *MemHosts) (*hosts, error) {
 // of err, connect reaches the process that already has the number, and newHosts
 // returns the reason.
 func newHosts(own *spec.Spec, s registry, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: own, registry: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*memberLink{}}
+	h := &hosts{spec: own, registry: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*nodeLink{}}
 	if !own.IsMember() {
 		h.plan.Store(own)
 	}
@@ -136,7 +136,7 @@ func newHosts(own *spec.Spec, s registry, err error, connect func(context.Contex
 		h.links = append(h.links, &nodeLink{to: own.Node, since: h.begun})
 	}
 	for w := range own.Wires() {
-		h.links = append(h.links, &nodeLink{wire: w, to: w.Neighbour, since: h.begun})
+		h.links = append(h.links, &nodeLink{wire: w, to: w.Neighbour, first: w.Node < w.Neighbour, since: h.begun})
 	}
 	if err := h.attachWires(); err != nil {
 		h.cancel()

@@ -10,7 +10,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // A member is a process of a host whose links another process owns. It has one
@@ -40,8 +39,7 @@ func (h *hosts) judgeOwn(g *greeting.Message) bool {
 func (h *hosts) stir() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.change()
 }
 
 // joinOwner compares a member with the owner, if that runs, and makes the link to
@@ -115,21 +113,13 @@ func (h *hosts) callMembers() {
 	}
 }
 
-// memberLink is the link to a member.
-type memberLink struct {
-	ring  *ring.Link
-	pid   int // as the member says
-	uid   int // as the kernel says
-	since time.Time
-}
-
 // MemberIs reports whether the link to the process of that number, a member of this host, is one of
 // the users'. It does not wait. In a process that is a member itself it is false.
 func (f *Fabric) MemberIs(process int, users ...int) bool {
 	f.net.mu.Lock()
 	defer f.net.mu.Unlock()
 	m := f.net.members[process]
-	return m != nil && slices.Contains(users, m.uid)
+	return m != nil && slices.Contains(users, m.member.uid)
 }
 
 // replaceWait is how long the owner waits until a link is down that its member has
@@ -152,26 +142,22 @@ func (h *hosts) addMember(ctx context.Context, g *greeting.Message, uid int, dev
 		case <-ctx.Done():
 		}
 	}
-	made, err := h.ring.Load().Link(ctx, dev, ring.Down)
-	if err == nil && made.ID().Process() != g.Process {
-		err = fmt.Errorf("%w: %v greeted as process %d", greeting.ErrMismatch, made.ID(), g.Process)
-		made.Close()
-	}
-	if err != nil {
-		h.refused.add(err) // the member gets the same error, or tries again
+	l := &nodeLink{to: h.spec.Node, member: &member{process: g.Process, pid: g.PID, uid: uid}, state: making}
+	if !h.finish(ctx, l, dev, nil) {
+		h.refused.add(l.err) // the member gets the same error, or tries again
 		return
 	}
-	m := &memberLink{ring: made, pid: g.PID, uid: uid, since: time.Now()}
 	h.mu.Lock()
-	h.members[g.Process] = m
+	h.members[g.Process] = l
 	h.mu.Unlock()
 	select {
-	case <-made.Done():
+	case <-l.ring.Done():
 	case <-h.ctx.Done():
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.members[g.Process] == m {
+	h.step(l, ended)
+	if h.members[g.Process] == l {
 		delete(h.members, g.Process)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -52,14 +51,15 @@ func (w *attachedWire) reachable(*nodeLink) (bool, error) { return true, nil }
 func (w *attachedWire) open(l *nodeLink) bool {
 	h := w.hosts
 	h.mu.Lock()
-	l.asking, l.since = true, time.Now()
+	h.step(l, ask)
 	h.mu.Unlock()
 	dev, err := w.attachment.Open(h.ctx)
 	h.mu.Lock()
-	l.asking = false
 	if err == nil {
-		l.making, l.err = true, nil // the neighbour has come
-		h.change(l)
+		h.step(l, agreed) // the neighbour has come
+		l.err = nil
+	} else {
+		h.step(l, refused)
 	}
 	h.mu.Unlock()
 	if err == nil {

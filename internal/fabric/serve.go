@@ -152,7 +152,7 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 	}
 	if err != nil || !goesOn {
 		if l != nil && !answer.Busy {
-			h.failed(l, err)
+			h.fail(l, err)
 		}
 		return nil, nil
 	}

@@ -23,7 +23,7 @@ func (h *hosts) succeed() {
 	for h.ctx.Err() == nil {
 		h.mu.Lock()
 		changed, pause := h.changed, time.Duration(0)
-		up, alone := h.links[0].up(), h.links[0].absent
+		isUp, alone := h.links[0].up(), h.links[0].state == absent
 		h.mu.Unlock()
 		if alone {
 			err := h.own()
@@ -39,7 +39,7 @@ func (h *hosts) succeed() {
 				slog.Warn("fabric: nobody owns the links of this node, it is tried again", "reason", err)
 			}
 		}
-		if !up {
+		if !isUp {
 			pause = lookAgain
 		}
 		h.wait(h.ctx, pause, changed, nil)
