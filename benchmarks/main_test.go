@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
 // envRole makes the test binary one of the other processes of a benchmark. Its value is a
@@ -155,7 +155,7 @@ func freshName() string { return fmt.Sprintf("bench-%d-%08x", os.Getpid(), rand.
 // to end.
 func removeFabric(name string) error {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		err := fabric.Remove(name)
+		err := spec.Remove(name)
 		if !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -199,11 +199,11 @@ func serve(args []string) error {
 }
 
 // leave closes a fabric, and removes it if the process that started this one is dead.
-func leave(f *sdp.Fabric, spec string) {
+func leave(f *sdp.Fabric, text string) {
 	f.Close()
-	_, name, _ := strings.Cut(spec, ":")
+	_, name, _ := strings.Cut(text, ":")
 	name, _, _ = strings.Cut(name, "?")
-	_ = fabric.Remove(name) // the other one removes it, if it lives
+	_ = spec.Remove(name) // the other one removes it, if it lives
 }
 
 func listen(f *sdp.Fabric, network, path string) (net.Listener, error) {

@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -346,17 +346,17 @@ func (m *machines) spec(node int, options string) string {
 
 // start starts a process with a fabric and gives it the bridges, of which it takes that end, or
 // the one that is right if end is -1, and maps so much of each side's memory.
-func (m *machines) start(spec string, end, mapped int) *peer {
+func (m *machines) start(s string, end, mapped int) *peer {
 	m.t.Helper()
-	_, rest, _ := strings.Cut(spec, ":")
+	_, rest, _ := strings.Cut(s, ":")
 	name, _, _ := strings.Cut(rest, "?")
 	p := startPeer(m.t, "bridged", []string{strconv.Itoa(m.bars.side), strconv.Itoa(mapped), strconv.Itoa(end)}, func(c *exec.Cmd) {
-		c.Env = append(c.Env, "SDP_FABRIC="+spec)
+		c.Env = append(c.Env, "SDP_FABRIC="+s)
 		c.ExtraFiles = m.bars.files
 	})
 	m.t.Cleanup(func() {
 		p.kill()
-		require.NoError(m.t, fabrics.Remove(name))
+		require.NoError(m.t, spec.Remove(name))
 	})
 	return p
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
@@ -98,7 +99,7 @@ func (c *crowd) dial(ctx context.Context, address string) (err error) {
 
 // link joins the fabric once more, and makes a link from there.
 func (c *crowd) link(ctx context.Context, port int) error {
-	spec, err := fabrics.ParseSpec(c.fabric + "?window=131072")
+	spec, err := spec.Parse(c.fabric + "?window=131072")
 	if err != nil {
 		return err
 	}

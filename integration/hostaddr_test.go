@@ -17,6 +17,7 @@ import (
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -270,7 +271,7 @@ func TestATCPSocketOfAnotherNodeIsItsOwners(t *testing.T) {
 // playLiar owns the links of a node, in a fabric, and says of each Hello what a wrong peer may say: nothing, "silent", or
 // what no honest one says, "torn". A line asks how many there were.
 func playLiar(p *self) error {
-	spec, err := fabrics.ParseSpec(p.args[0])
+	spec, err := spec.Parse(p.args[0])
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +20,7 @@ import (
 // playBorrower asks for files of processes of the fabric of its argument: each line is a port and
 // a key. It answers with the size of the file, or why it got none.
 func playBorrower(p *self) error {
-	spec, err := fabrics.ParseSpec(p.args[0])
+	spec, err := spec.Parse(p.args[0])
 	if err != nil {
 		return err
 	}
@@ -35,10 +37,10 @@ func playBorrower(p *self) error {
 	}
 }
 
-func borrow(spec *fabrics.Spec, port int, key uint64) string {
+func borrow(spec *spec.Spec, port int, key uint64) string {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
-	f, err := fabrics.FetchFile(ctx, spec, spec.Node, port, key)
+	f, err := heapmem.Fetch(ctx, spec, spec.Node, port, key)
 	if err != nil {
 		return err.Error()
 	}
@@ -55,7 +57,7 @@ func borrow(spec *fabrics.Spec, port int, key uint64) string {
 func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	const port, key, size = 4001, 1<<63 + 12345, 12 << 10
 	dir, exe := shop(t)
-	spec, err := fabrics.ParseSpec("shm:" + dir)
+	spec, err := spec.Parse("shm:" + dir)
 	require.NoError(t, err)
 	f, err := fabrics.Open(spec, func(*fabrics.Fabric) {})
 	require.NoError(t, err)
@@ -64,7 +66,7 @@ func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	require.NoError(t, err)
 	fd, err := memfd.Create("lent", size)
 	require.NoError(t, err)
-	end, err := fabrics.LendFile(key, fd)
+	end, err := heapmem.Lend(key, fd)
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/hostile"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -159,22 +159,22 @@ var proxyListens = regexp.MustCompile(`msg=listening `)
 
 // membersDoNotWait attacks a proxy, and those who ask who is there.
 func membersDoNotWait(t *testing.T, programs string) {
-	spec := "shm:" + fabrictest.Name(t)
-	s, err := fabrics.ParseSpec(spec)
+	named := "shm:" + fabrictest.Name(t)
+	s, err := spec.Parse(named)
 	require.NoError(t, err)
-	proxy := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--map", "sdp://localhost:7=tcp://" + echoes(t)}, withEnv("SDP_FABRIC="+spec))
+	proxy := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--map", "sdp://localhost:7=tcp://" + echoes(t)}, withEnv("SDP_FABRIC="+named))
 	proxy.waitFor(proxyListens, 1)
 	own := 0
 	dir := falseProcess(t, s.Place(), func(d *hostdir.Dir) (n int, err error) { own, err = d.ClaimProcess(); return own, err })
 	attack(t, dir, own)
-	f, err := sdp.Open(spec)
+	f, err := sdp.Open(named)
 	require.NoError(t, err)
 	defer f.Close()
 	proxied(t, func(ctx context.Context) (net.Conn, error) {
 		return (&sdp.Dialer{Fabric: f}).DialContext(ctx, "sdp", "localhost:7")
 	})
 	for _, asks := range [][]string{{"ls"}, {"doctor"}} {
-		p := start(t, filepath.Join(programs, "ntbnet"), asks, withEnv("SDP_FABRIC="+spec))
+		p := start(t, filepath.Join(programs, "ntbnet"), asks, withEnv("SDP_FABRIC="+named))
 		_ = p.status() // it ends; what it finds is another matter
 	}
 	attack(t, dir, own)
@@ -185,7 +185,7 @@ func membersDoNotWait(t *testing.T, programs string) {
 // openDoesNotWait opens a member of a node whose links a false process owns.
 func openDoesNotWait(t *testing.T, programs string) {
 	name := "ring:" + fabrictest.Name(t) + "?node=1"
-	s, err := fabrics.ParseSpec(name)
+	s, err := spec.Parse(name)
 	require.NoError(t, err)
 	falseProcess(t, s.Place(), (*hostdir.Dir).ClaimOwner)
 	proxy := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--map", "sdp://localhost:7=tcp://127.0.0.1:1"}, withEnv("SDP_FABRIC="+name))

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/selftest"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
 )
 
 // playSelftest tests the machine's bridge from this end, and answers with the report.
 func playSelftest(p *self) error {
-	a, _, err := fabrics.AttachEnd("ntb", 0)
+	a, _, err := spec.AttachEnd("ntb", 0)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -34,7 +35,7 @@ const (
 // playChanger sends one record of a's to each that connects, and makes them b's where they lie
 // when it is told to. Its arguments are the fabric.
 func playChanger(p *self) error {
-	spec, err := fabrics.ParseSpec(p.args[0])
+	spec, err := spec.Parse(p.args[0])
 	if err != nil {
 		return err
 	}

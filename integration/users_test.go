@@ -29,6 +29,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/listen"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -582,7 +583,7 @@ func playHijacker(p *self) error {
 	if err != nil {
 		return err
 	}
-	spec, err := fabrics.ParseSpec(p.args[1])
+	spec, err := spec.Parse(p.args[1])
 	if err != nil {
 		return err
 	}

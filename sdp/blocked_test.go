@@ -19,6 +19,7 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -42,7 +43,7 @@ func newStalled(t *testing.T, nodes int) *stalled {
 		l.made = append(l.made, x, y)
 		return x, y
 	}
-	spec := &fabric.Spec{Kind: "line", Nodes: nodes, Lanes: 1, Window: 1 << 20, Backend: "mem"}
+	spec := &spec.Spec{Kind: "line", Window: 1 << 20, Backend: "mem", Links: spec.Links{Nodes: nodes, Lanes: 1}}
 	all, err := fabrictest.OpenNodes(spec, wrap, func(f *fabric.Fabric) {
 		stacks[f] = newStack(bounce.Options{Spin: bounce.DefaultSpin})
 		stacks[f].start(f)

@@ -14,6 +14,7 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -161,9 +162,9 @@ func (w *bubbleWorld) open(number int) {
 	n := &bubbleNode{world: w, number: number, running: make(chan struct{})}
 	close(n.running)
 	p := w.plan
-	spec := &fabric.Spec{
-		Kind: p.shape.topology, Name: "bubble", Backend: "mem", Node: number, Nodes: p.nodes, Failover: p.shape.failover,
-		Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Window: p.window, Retention: p.retention,
+	spec := &spec.Spec{
+		Kind: p.shape.topology, Name: "bubble", Backend: "mem", Node: number,
+		Window: p.window, Retention: p.retention, Links: spec.Links{Nodes: p.nodes, Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Failover: p.shape.failover},
 	}
 	s := newStack(bounce.Options{Buffer: p.buffer})
 	s.refs, s.bubble = 1, true

@@ -1,7 +1,7 @@
 package sdp
 
 import (
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -51,10 +51,10 @@ const (
 )
 
 // put sets the devices of a fabric that is opened.
-func (d *Devices) put(spec *fabric.Spec) {
-	spec.Wrap = d.Wrap
+func (d *Devices) put(s *spec.Spec) {
+	s.Wrap = d.Wrap
 	if d.Attach != nil {
-		spec.Attach = func(w fabric.Wire) (ntb.Attachment, error) {
+		s.Attach = func(w spec.Wire) (ntb.Attachment, error) {
 			return d.Attach(Wire{Number: w.Number, Node: w.Node, Neighbour: w.Neighbour, Side: Side(w.Side)})
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -145,7 +146,7 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 			err = joined.Why(id, err)
 		}
 	}
-	return nil, fabric.Advise(err)
+	return nil, spec.Advise(err)
 }
 
 // tryDial reaches the process that has the port and opens

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -19,7 +20,7 @@ import (
 
 // openMem is a fabric within this process, whose bridges are wrapped.
 func openMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*fabric.Fabric)) *fabric.Fabric {
-	f, err := fabric.Open(&fabric.Spec{Kind: "mem", Backend: "mem", Window: window, Spin: -1, Wrap: wrap}, start)
+	f, err := fabric.Open(&spec.Spec{Kind: "mem", Backend: "mem", Window: window, Spin: -1, Wrap: wrap}, start)
 	if err != nil {
 		panic(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/require"
 )
@@ -291,10 +291,10 @@ func TestDialsWhileTheListenersProcessEnds(t *testing.T) {
 
 // A process that ends while it makes a link hangs up on the cable.
 func TestADialToAProcessThatHangsUpIsRefused(t *testing.T) {
-	spec := "shm:" + fabrictest.Name(t)
-	f := open(t, spec)
+	s := "shm:" + fabrictest.Name(t)
+	f := open(t, s)
 	defer f.Close()
-	parsed, err := fabric.ParseSpec(spec)
+	parsed, err := spec.Parse(s)
 	require.NoError(t, err)
 	dir, err := hostdir.Open(parsed.Place(), true)
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
 // Stats counts what a connection did. See package bounce for the fields.
@@ -386,7 +386,7 @@ func (f *Fabric) dropDefault() {
 
 // openDefault opens the default Fabric. Without a call it stays as long as after the last one.
 func openDefault(o *opening) {
-	name, _, err := fabric.Default()
+	name, _, err := spec.Default()
 	var s *stack
 	if err == nil {
 		s, err = openSpared(name)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
 // What network "tcp" uses TCP for, where it could be SDP.
@@ -82,7 +83,7 @@ func (f *Fabric) useForTCP(ctx context.Context) (_ *Fabric, done func(), err err
 	if f == nil {
 		defaultFabric.mu.Lock()
 		if defaultFabric.fabric == nil && defaultFabric.opening == nil && defaultFabric.lack.err != nil {
-			name, _, _ := fabric.Default() // where it fails, use has the error
+			name, _, _ := spec.Default() // where it fails, use has the error
 			err = defaultFabric.lack.after(name, time.Now())
 		}
 		defaultFabric.mu.Unlock()

@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
@@ -270,7 +271,7 @@ func TestLackMeansTCP(t *testing.T) {
 			exe, err := os.Executable()
 			require.NoError(t, err)
 			cmd := exec.Command(exe)
-			cmd.Env = append(os.Environ(), fabric.EnvFabric+"=shm:"+fabrictest.Name(t), lackVariable+"="+tt.kind, addressVariable+"="+server.Addr().String())
+			cmd.Env = append(os.Environ(), spec.EnvFabric+"=shm:"+fabrictest.Name(t), lackVariable+"="+tt.kind, addressVariable+"="+server.Addr().String())
 			var out, log bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &log
 			if tt.root {
@@ -298,7 +299,7 @@ func TestLackIsNoRefusal(t *testing.T) {
 		require.True(t, tcpAlone(nil, wrapped(err)), err)
 		require.False(t, tcpAlone(&Fabric{}, wrapped(err)), err)
 	}
-	for _, err := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.EADDRINUSE, syscall.EBUSY, syscall.ENOENT, context.DeadlineExceeded, fabric.ErrMismatch} {
+	for _, err := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.EADDRINUSE, syscall.EBUSY, syscall.ENOENT, context.DeadlineExceeded, greeting.ErrMismatch} {
 		require.False(t, tcpAlone(nil, wrapped(err)), err)
 	}
 }
@@ -320,7 +321,7 @@ func TestLackIsNotThatOfAPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "open")
 	require.NoError(t, os.Mkdir(path, 0o700))
 	require.NoError(t, os.Chmod(path, 0o777))
-	t.Setenv(fabric.EnvFabric, "shm:"+path)
+	t.Setenv(spec.EnvFabric, "shm:"+path)
 	for range 2 {
 		_, err := Dial("tcp", "127.0.0.1:1")
 		require.ErrorIs(t, err, syscall.EPERM)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func open(t testing.TB, spec string) *Fabric {
 // and the tunnels is recorded.
 func recordedNodes(t testing.TB, topology string, n int, options string) (hosts []*Fabric) {
 	t.Helper()
-	spec, err := fabric.ParseSpec(fmt.Sprintf("%s:recorded?backend=mem&node=1&nodes=%d&window=1048576%s", topology, n, options))
+	spec, err := spec.Parse(fmt.Sprintf("%s:recorded?backend=mem&node=1&nodes=%d&window=1048576%s", topology, n, options))
 	require.NoError(t, err)
 	var stacks []*stack
 	all, err := fabrictest.OpenNodes(spec, recorder.For(t).Pair, func(f *fabric.Fabric) {

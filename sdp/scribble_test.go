@@ -19,6 +19,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -178,7 +179,7 @@ func TestScribblingNeighbour(t *testing.T) {
 }
 
 func scribble(t *testing.T, stores, seed uint64, on *scribbled) {
-	spec, err := fabric.ParseSpec("line:scribble?backend=mem&node=1&nodes=4&window=131072&slots=2&frame=512")
+	spec, err := spec.Parse("line:scribble?backend=mem&node=1&nodes=4&window=131072&slots=2&frame=512")
 	require.NoError(t, err)
 	var hosts []*Fabric
 	_, err = fabrictest.OpenNodes(spec, on.wrap, func(f *fabric.Fabric) {

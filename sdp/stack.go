@@ -17,6 +17,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/listen"
@@ -36,8 +37,8 @@ type stack struct {
 	port      atomic.Uint32    // counts the ports of dialling endpoints
 	kernel    inetdiag.Kernel  // closed with the fabric
 	localhost atomic.Pointer[resolved]
-	silences  [fabric.MaxNodes + 1]silence // of other nodes, by number
-	holders   sync.Map                     // by port of this host, the user at which a dial has reached it last
+	silences  [spec.MaxNodes + 1]silence // of other nodes, by number
+	holders   sync.Map                   // by port of this host, the user at which a dial has reached it last
 
 	refs int // number of Fabrics; guarded by stacks.mu
 
@@ -68,12 +69,12 @@ var stacks = struct {
 func openStack(name string, devices *Devices) (*stack, error) {
 	var err error
 	if name == "" {
-		name, _, err = fabric.Default()
+		name, _, err = spec.Default()
 	}
 	if err != nil {
 		return nil, err
 	}
-	spec, err := fabric.ParseSpec(name)
+	spec, err := spec.Parse(name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (s *stack) start(f *fabric.Fabric) {
 }
 
 // inherit opens the fabric of the owner of this host's links, beside the one that this process is a member in.
-func (s *stack) inherit(spec *fabric.Spec) (leave func(), err error) {
+func (s *stack) inherit(spec *spec.Spec) (leave func(), err error) {
 	own := newStack(s.opts)
 	own.name, own.served = s.name, s.served
 	if own.fabric, err = fabric.Open(spec, own.start); err != nil {

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/virtual"
 )
 
@@ -34,7 +34,7 @@ func inBubble() bool {
 
 // forBubble refuses a fabric that would hold up a bubble's clock. It makes waits of
 // other fabrics not poll that clock, which stands still meanwhile.
-func forBubble(spec *fabric.Spec) error {
+func forBubble(spec *spec.Spec) error {
 	if spec.Backend != "mem" {
 		return errBubble
 	}

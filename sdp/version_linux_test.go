@@ -10,6 +10,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -36,7 +37,7 @@ func TestAHostSaysWhichVersionItRefuses(t *testing.T) {
 	defer joined.Close()
 	require.Zero(t, joined.Stats().Refused)
 
-	spec, err := fabric.ParseSpec(name)
+	spec, err := spec.Parse(name)
 	require.NoError(t, err)
 	answers := make(mailbox, 1)
 	f, err := fabric.Open(spec, func(f *fabric.Fabric) { f.Node().Register(link.ServiceSDP, answers) })

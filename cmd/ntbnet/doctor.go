@@ -7,19 +7,19 @@ import (
 	"io"
 
 	"github.com/ntbnet/ntbnet/internal/doctor"
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
 // examine finds out whether a process here would listen and dial by SDP.
 func examine(ctx context.Context, c *command, args []string, out io.Writer) error {
 	fs := c.flagSet(out, "")
-	name := fs.String("fabric", "", "`FABRIC`, as SDP_FABRIC names it (default SDP_FABRIC, or else "+fabric.File+", or else shm:default)")
+	name := fs.String("fabric", "", "`FABRIC`, as SDP_FABRIC names it (default SDP_FABRIC, or else "+spec.File+", or else shm:default)")
 	asJSON := fs.Bool("json", false, "print the result as JSON")
 	if err := parse(fs, args, out); err != nil {
 		return err
 	}
 	if *name != "" {
-		if _, err := fabric.ParseSpec(*name); err != nil {
+		if _, err := spec.Parse(*name); err != nil {
 			return badInputf("--fabric: %w", err)
 		}
 	}
@@ -32,7 +32,7 @@ func examine(ctx context.Context, c *command, args []string, out io.Writer) erro
 		return err
 	}
 	if !report.Works {
-		return errors.New("a dial or a listen does not work by SDP in fabric " + cmp.Or(report.Fabric, "of "+fabric.File))
+		return errors.New("a dial or a listen does not work by SDP in fabric " + cmp.Or(report.Fabric, "of "+spec.File))
 	}
 	return nil
 }

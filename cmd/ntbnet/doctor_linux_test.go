@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/doctor"
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
@@ -173,7 +173,7 @@ func TestADialToAnotherFabricSaysWhereProcessesAre(t *testing.T) {
 	says := fmt.Sprintf("pid %d in %s", srv.Process.Pid, elsewhere)
 	f, err := sdp.Open(here)
 	require.NoError(t, err)
-	defer fabric.Remove(strings.TrimPrefix(here, "shm:"))
+	defer spec.Remove(strings.TrimPrefix(here, "shm:"))
 	defer f.Close()
 	eventually(t, "a dial says it, which looks once a second, for 10 ms at most", func() bool {
 		_, err = f.Dial("sdp", "localhost:7007")

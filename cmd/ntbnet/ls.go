@@ -11,7 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
@@ -24,28 +25,28 @@ type listing struct {
 // list shows fabrics of this machine and who is in them.
 func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 	fs := c.flagSet(out, "\nRoot sees those of other users too, without asking their processes.\n")
-	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+fabric.File+")")
+	name := fs.String("fabric", "", "one `FABRIC` only, such as shm:NAME or ring:/PATH (default all of this user, and the directory of SDP_FABRIC or "+spec.File+")")
 	remove := fs.Bool("remove", false, "remove what is dead: sockets of processes that have ended, directories of this user's fabrics without processes")
 	asJSON := fs.Bool("json", false, "print the result as JSON, with what is dead")
 	if err := parse(fs, args, out); err != nil {
 		return err
 	}
 	if *name != "" {
-		if err := fabric.CheckDirectory(*name); err != nil {
+		if err := census.CheckDirectory(*name); err != nil {
 			return badInputf("--fabric: %w", err)
 		}
 	}
 	r := listing{Fabrics: []*status.Directory{}}
 	var failed error
 	if *remove {
-		r.Removed, failed = fabric.RemoveDead(*name)
+		r.Removed, failed = census.RemoveDead(*name)
 	}
 	fabrics, err := readFabrics(ctx, *name)
 	if err != nil {
 		return err
 	}
 	if *name == "" && os.Geteuid() == 0 {
-		fabrics = append(fabrics, fabric.Foreign()...)
+		fabrics = append(fabrics, census.Foreign()...)
 	}
 	for _, d := range fabrics {
 		if !slices.Contains(r.Removed, d.Directory) {
@@ -69,16 +70,16 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 // name, and the one of this process, if that is the path of a directory.
 func readFabrics(ctx context.Context, name string) ([]*status.Directory, error) {
 	if name != "" {
-		return fabric.Hosts(ctx, name)
+		return census.Hosts(ctx, name)
 	}
-	all, err := fabric.OwnHosts(ctx)
+	all, err := census.OwnHosts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	spec, _, err := fabric.Default()
+	spec, _, err := spec.Default()
 	if err == nil && strings.Contains(spec, ":/") {
 		var named []*status.Directory
-		named, err = fabric.Hosts(ctx, spec)
+		named, err = census.Hosts(ctx, spec)
 		all = append(all, named...)
 	}
 	return all, err

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
@@ -106,7 +106,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestBadArgumentsAreNamed(t *testing.T) {
-	t.Setenv(fabric.EnvFabric, "")
+	t.Setenv(spec.EnvFabric, "")
 	for args, want := range map[string]string{
 		"":                          "want a command: ls, doctor, topology, top, selftest",
 		"frob":                      `unknown command "frob": want ls, doctor, topology, top, selftest`,

@@ -10,9 +10,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/selftest"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/spf13/pflag"
 )
@@ -59,7 +59,7 @@ func (c *command) selftestOptions(args []string, stdout io.Writer) (*options, er
 	case len(rest) == 1:
 		o.end = rest[0]
 	default:
-		if o.end = os.Getenv(fabric.EnvFabric); o.end == "" {
+		if o.end = os.Getenv(spec.EnvFabric); o.end == "" {
 			o.end = "ntb"
 		}
 	}
@@ -82,7 +82,7 @@ func selfTest(ctx context.Context, c *command, args []string, stdout, stderr io.
 		return fail(stderr, badInput{err})
 	}
 	logger := log.New(stderr, "ntbnet: ", log.Lmsgprefix)
-	a, found, err := fabric.AttachEnd(o.end, o.node)
+	a, found, err := spec.AttachEnd(o.end, o.node)
 	if err != nil {
 		logger.Printf("cannot use %s: %v", o.end, err)
 		return statusUsage

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/selftest"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/stretchr/testify/require"
 )
@@ -47,7 +47,7 @@ func memory(t *testing.T) (file, end string) {
 func TestTwoProcessesTestAWire(t *testing.T) {
 	file, end := memory(t)
 	report := filepath.Join(t.TempDir(), "report.json")
-	t.Setenv(fabric.EnvFabric, "line:x?node=1&nodes=2&right="+end)
+	t.Setenv(spec.EnvFabric, "line:x?node=1&nodes=2&right="+end)
 	one, _ := start(t, "--time", "50ms", "--late", "1m", "--json", report)
 	two, _ := start(t, "--time", "50ms", "--late", "1m", "--json", "-", "--node", "2", end)
 	require.Equal(t, statusOK, one.status(), "%s%s", &one.stdout, &one.stderr)

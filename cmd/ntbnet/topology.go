@@ -14,7 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
@@ -22,7 +23,7 @@ import (
 // process is not a node of it.
 func topology(ctx context.Context, c *command, args []string, out io.Writer) error {
 	fs := c.flagSet(out, "")
-	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC, or else "+fabric.File+")")
+	name := fs.String("fabric", "", "`ring:NAME`, line:NAME or mesh:NAME; options after it do not count (default SDP_FABRIC, or else "+spec.File+")")
 	asJSON := fs.Bool("json", false, "print all that the nodes tell, as JSON")
 	svg := fs.String("svg", "", "write a picture to `FILE` too, as SVG")
 	if err := parse(fs, args, out); err != nil {
@@ -30,11 +31,11 @@ func topology(ctx context.Context, c *command, args []string, out io.Writer) err
 	}
 	if *name == "" {
 		var err error
-		if *name, _, err = fabric.Default(); err != nil {
+		if *name, _, err = spec.Default(); err != nil {
 			return err
 		}
 	}
-	t, err := fabric.ReadTopology(ctx, *name)
+	t, err := census.ReadTopology(ctx, *name)
 	if errors.Is(err, syscall.EINVAL) {
 		return badInputf("--fabric: %w", err)
 	}

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -69,7 +70,7 @@ func TestTopologyOfARing(t *testing.T) {
 
 	// A node with another number of nodes is reported.
 	_, err = sdp.Open(name + "?node=4&nodes=5")
-	require.ErrorIs(t, err, fabric.ErrMismatch)
+	require.ErrorIs(t, err, greeting.ErrMismatch)
 	p = newProgram(nil, "topology", "--fabric", name+"?nodes=4")
 	require.Zero(t, p.run(), p.stderr.String())
 	assert.Contains(t, p.stdout.String(), "node1 has refused ")
@@ -133,7 +134,7 @@ func forwardersWork(t *testing.T) *status.Fabric {
 		_, err = io.ReadFull(conn, back)
 		require.NoError(t, err)
 	}
-	top, err := fabric.ReadTopology(context.Background(), name)
+	top, err := census.ReadTopology(context.Background(), name)
 	require.NoError(t, err)
 	require.Len(t, top.Views, 3)
 	return top

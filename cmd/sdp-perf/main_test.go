@@ -21,10 +21,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 	"github.com/ntbnet/ntbnet/internal/perf/report"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		if os.Getenv(withEngine) != "" {
 			around := sdp.Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})}
-			if _, err := sdp.OpenWith(os.Getenv(fabric.EnvFabric), around); err != nil {
+			if _, err := sdp.OpenWith(os.Getenv(spec.EnvFabric), around); err != nil {
 				complain(err)
 				os.Exit(exitFailed)
 			}
@@ -140,7 +140,7 @@ func (p *program) wait(t *testing.T) int {
 	} else { // a killed program cannot clean up
 		t.Cleanup(func() {
 			for _, dir := range p.fabrics(t) {
-				eventually(t, "the last process lets go of "+dir, func() bool { return fabric.Remove(filepath.Base(dir)) == nil })
+				eventually(t, "the last process lets go of "+dir, func() bool { return spec.Remove(filepath.Base(dir)) == nil })
 			}
 		})
 	}
@@ -467,7 +467,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"-s -B /tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"-c /tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"-c 127.0.0.1 --transport tcp -p " + nobody, "connection refused (start a server there: sdp-perf -s -p " + nobody + ")"},
-		{"-c localhost -p 9", fmt.Sprintf("connect: connection refused: nobody listens there in fabric %s of user %s (uid %d)", os.Getenv(fabric.EnvFabric), hostdir.UserName(os.Geteuid()), os.Geteuid())},
+		{"-c localhost -p 9", fmt.Sprintf("connect: connection refused: nobody listens there in fabric %s of user %s (uid %d)", os.Getenv(spec.EnvFabric), hostdir.UserName(os.Geteuid()), os.Geteuid())},
 		{"-c /nonexistent/s", "no such file or directory (start a server there: sdp-perf -s -B /nonexistent/s)"},
 		{"-c no-such-host", "no route to host (to a machine without a bridge: --transport tcp)"},
 	} {

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 	"github.com/ntbnet/ntbnet/internal/perf/report"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/shmem"
 )
 
@@ -264,7 +264,7 @@ func runElements(ctx context.Context, pes int, strict bool, d time.Duration, add
 	name := fmt.Sprintf("perf-%d-%08x", os.Getpid(), rand.Uint32())
 	defer func() {
 		for end := time.Now().Add(childStop); ; time.Sleep(time.Millisecond) {
-			removed := fabric.Remove(name)
+			removed := spec.Remove(name)
 			if !errors.Is(removed, syscall.EBUSY) || time.Now().After(end) {
 				err = errors.Join(err, removed)
 				return

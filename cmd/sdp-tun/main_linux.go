@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/metrics"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/tun"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/spf13/pflag"
@@ -127,17 +127,17 @@ func (d *daemon) start(ctx context.Context) error {
 }
 
 // findFabric returns the fabric of this process, with the text that names it.
-func findFabric() (*fabric.Spec, string, error) {
-	text, _, err := fabric.Default()
+func findFabric() (*spec.Spec, string, error) {
+	text, _, err := spec.Default()
 	if err != nil {
 		return nil, "", err
 	}
-	spec, err := fabric.ParseSpec(text)
+	spec, err := spec.Parse(text)
 	return spec, text, err
 }
 
 // join joins the fabric, and finds out which node this is, and how many there are.
-func (d *daemon) join(ctx context.Context, spec *fabric.Spec, text string) error {
+func (d *daemon) join(ctx context.Context, spec *spec.Spec, text string) error {
 	if spec.Spin < 0 { // packets come from the kernel, by waits that do not spin
 		text += map[bool]string{true: "&", false: "?"}[strings.Contains(text, "?")] + "spin=0"
 	}

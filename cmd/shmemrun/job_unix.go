@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/launch"
+	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
 // job is the state of the PEs. Only the main goroutine uses it.
@@ -102,7 +102,7 @@ func runJob(o options, logger *log.Logger) int {
 	if o.ownFabric() {
 		// No other job knows the name. A failure does not matter: a process that a
 		// PE has left behind still uses the fabric, or this system has no fabrics.
-		_ = fabric.Remove(fabricName(j.name))
+		_ = spec.Remove(fabricName(j.name))
 	}
 	return j.status
 }

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/shmem"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,7 +47,7 @@ func bePE(pe, what string, args []string) int {
 	case "env":
 		fmt.Println(pe, os.Getenv("SHMEM_NPES"), os.Getenv("SHMEM_JOB"), os.Getenv("SDP_FABRIC"))
 	case "attach": // attaches to the fabric, and prints where that is
-		spec, err := fabric.ParseSpec(os.Getenv("SDP_FABRIC"))
+		spec, err := spec.Parse(os.Getenv("SDP_FABRIC"))
 		if err != nil {
 			fmt.Println(err)
 			return 1

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/launch"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/spf13/pflag"
 )
 
@@ -270,29 +270,29 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		o.programs[0].n = o.n
 	}
 	if !o.ownFabric() {
-		return checkGiven(os.Getenv(fabric.EnvFabric))
+		return checkGiven(os.Getenv(spec.EnvFabric))
 	}
-	_, err := fabric.ParseSpec(o.fabric(launch.NewName(), o.n-1))
+	_, err := spec.Parse(o.fabric(launch.NewName(), o.n-1))
 	return err
 }
 
 // checkGiven checks the fabric that the PEs find in their environment.
 func checkGiven(text string) error {
-	spec, err := fabric.ParseSpec(text)
+	s, err := spec.Parse(text)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", fabric.EnvFabric, err)
-	case spec.InProcess():
-		return fmt.Errorf("%s: %s is memory of one process, and each PE is a process", fabric.EnvFabric, text)
+		return fmt.Errorf("%s: %w", spec.EnvFabric, err)
+	case s.InProcess():
+		return fmt.Errorf("%s: %s is memory of one process, and each PE is a process", spec.EnvFabric, text)
 	}
 	return nil
 }
 
-func namesFabric(variable string) bool { return strings.HasPrefix(variable, fabric.EnvFabric+"=") }
+func namesFabric(variable string) bool { return strings.HasPrefix(variable, spec.EnvFabric+"=") }
 
 // ownFabric reports whether the job gets a fabric of its own.
 func (o *options) ownFabric() bool {
-	return o.hosts > 0 || o.hostFile != "" || os.Getenv(fabric.EnvFabric) == ""
+	return o.hosts > 0 || o.hostFile != "" || os.Getenv(spec.EnvFabric) == ""
 }
 
 // fabricName returns the name of the job's own fabric.
@@ -301,7 +301,7 @@ func fabricName(job string) string { return "shmem-" + job }
 // fabric returns the fabric for a PE, as an argument of sdp.Open. It is part of the
 // job's own fabric.
 func (o *options) fabric(job string, pe int) string {
-	spec, sep := fabric.OneHost(fabricName(job)), "?"
+	spec, sep := spec.OneHost(fabricName(job)), "?"
 	if o.hosts > 0 {
 		spec, sep = fmt.Sprintf("%s:%s?node=%d&nodes=%d", o.topology, fabricName(job), o.at[pe]+1, o.hosts), "&"
 	}
@@ -324,7 +324,7 @@ func (o *options) environment(base []string, job string, pe int) []string {
 		launch.EnvReport + "=3", // see start
 	}
 	if o.ownFabric() {
-		set = append(set, fabric.EnvFabric+"="+o.fabric(job, pe))
+		set = append(set, spec.EnvFabric+"="+o.fabric(job, pe))
 	}
 	// No variable is there twice, since programs differ in which one counts.
 	var vars []string

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
@@ -29,21 +30,21 @@ const timeout = 10 * time.Second
 
 // find returns the spec of the fabric of that name, or of a process that names none if it is empty. from is the name,
 // and what says it.
-func find(ctx context.Context, name string) (spec *fabric.Spec, text, from string, err error) {
+func find(ctx context.Context, name string) (s *spec.Spec, text, from string, err error) {
 	by := "--fabric"
 	if name == "" {
-		if name, by, err = fabric.Default(); err != nil {
-			return nil, "", "none, by " + fabric.File, err
+		if name, by, err = spec.Default(); err != nil {
+			return nil, "", "none, by " + spec.File, err
 		}
 	}
 	from = name + ", by " + by
 	if by == "" {
 		from = name + ", the default"
 	}
-	if spec, err = fabric.ParseSpec(name); err == nil {
-		spec, err = spec.Settled(ctx)
+	if s, err = spec.Parse(name); err == nil {
+		s, err = s.Settled(ctx)
 	}
-	return spec, name, from, err
+	return s, name, from, err
 }
 
 // Run examines the fabric of that name, or that of a process that names none if it is empty.
@@ -94,7 +95,7 @@ func (r *Report) user() {
 }
 
 // directory opens the directory as a process of the fabric does, and reports whether that works.
-func (r *Report) directory(spec *fabric.Spec) bool {
+func (r *Report) directory(spec *spec.Spec) bool {
 	place := spec.Place()
 	dir, err := hostdir.Open(place, true)
 	if err == nil {
@@ -118,8 +119,8 @@ func (r *Report) directory(spec *fabric.Spec) bool {
 }
 
 // members finds out who is in the fabric.
-func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
-	hosts, err := fabric.Hosts(ctx, r.Fabric)
+func (r *Report) members(ctx context.Context, spec *spec.Spec) {
+	hosts, err := census.Hosts(ctx, r.Fabric)
 	if err != nil {
 		r.fail("processes", advice(err), "unknown")
 		return
@@ -151,7 +152,7 @@ func (r *Report) members(ctx context.Context, spec *fabric.Spec) {
 
 // links checks who owns the links of this node, and whether the nodes that run are of the same
 // plan.
-func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
+func (r *Report) links(ctx context.Context, spec *spec.Spec, owner int) {
 	owns := spec.Nodes != 0
 	switch {
 	case spec.Node == 0:
@@ -169,7 +170,7 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 	default:
 		r.ok("links", "process %d owns the links of node %d", owner, spec.Node)
 	}
-	t, err := fabric.ReadTopology(ctx, r.Fabric)
+	t, err := census.ReadTopology(ctx, r.Fabric)
 	if err == nil && owns && (t.Topology != spec.Kind || t.Nodes != spec.Nodes || t.Lanes != spec.Lanes) {
 		r.fail("links", fmt.Sprintf("use %s: with nodes=%d and lanes=%d, or end the nodes that run", t.Topology, t.Nodes, t.Lanes),
 			"the nodes that run are of a %s of %d nodes, lanes=%d", t.Topology, t.Nodes, t.Lanes)
@@ -186,29 +187,29 @@ func (r *Report) links(ctx context.Context, spec *fabric.Spec, owner int) {
 
 // addresses checks the addresses that option hostI gives to nodes, and says by which transport network "tcp"
 // dials those of other nodes.
-func (r *Report) addresses(ctx context.Context, spec *fabric.Spec) {
+func (r *Report) addresses(ctx context.Context, s *spec.Spec) {
 	const name = "hosts"
-	if len(spec.Names) == 0 {
+	if len(s.Names) == 0 {
 		return
 	}
 	var owner *status.Process // of the links of this node
-	if t, err := fabric.ReadTopology(ctx, r.Fabric); err == nil {
-		owner = t.View(spec.Node)
+	if t, err := census.ReadTopology(ctx, r.Fabric); err == nil {
+		owner = t.View(s.Node)
 	}
 	var kernel inetdiag.Kernel
 	defer kernel.Close()
-	own := spec.Addresses(spec.Node)
-	for node := 1; node <= fabric.MaxNodes; node++ {
-		for _, a := range spec.Addresses(node) {
+	own := s.Names.Addresses(s.Node)
+	for node := 1; node <= spec.MaxNodes; node++ {
+		for _, a := range s.Names.Addresses(node) {
 			route, err := kernel.RouteTo(a)
 			up := owner != nil && slices.ContainsFunc(owner.Hosts, func(h status.Host) bool { return h.Host == node && h.State == "up" })
 			byTCP := fmt.Sprintf("%v of node%d: network tcp is TCP", a, node)
-			switch here := node == spec.Node; {
+			switch here := node == s.Node; {
 			case err == nil && here != route.Local:
 				r.warn(name, fmt.Sprintf("correct host%d, on all nodes", node), "%v of node%d is an address of this machine: %v", a, node, route.Local)
 			case here:
 			case !slices.ContainsFunc(own, func(o netip.Addr) bool { return o.Is4() == a.Is4() }):
-				r.warn(name, fmt.Sprintf("give host%d an address of that family, on all nodes", spec.Node), "%s, since this node has no such address", byTCP)
+				r.warn(name, fmt.Sprintf("give host%d an address of that family, on all nodes", s.Node), "%s, since this node has no such address", byTCP)
 			case owner == nil:
 				r.warn(name, "start a process of the fabric that stays, such as sdp-proxy --own", "%s, as long as nobody owns the links of this node", byTCP)
 			case !up:
@@ -221,7 +222,7 @@ func (r *Report) addresses(ctx context.Context, spec *fabric.Spec) {
 }
 
 // ends checks what the wires of this node are made of, for a process that would own them.
-func (r *Report) ends(ctx context.Context, spec *fabric.Spec) {
+func (r *Report) ends(ctx context.Context, spec *spec.Spec) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	bad := spec.CheckEnds(ctx)
@@ -266,7 +267,7 @@ func (r *Report) barrier() {
 }
 
 // connection listens and dials as a process of the fabric does.
-func (r *Report) connection(ctx context.Context, spec *fabric.Spec) {
+func (r *Report) connection(ctx context.Context, spec *spec.Spec) {
 	const name = "connection"
 	if r.failed() {
 		r.fail(name, "mend what is marked as error above, and ask again", "not tried")

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
@@ -59,7 +59,7 @@ func (r *Report) failed() bool {
 // remedy returns what to do against an error that has a cause of its own, and otherwise what to do
 // against others.
 func remedy(err error, otherwise string) string {
-	words, text := fabric.Remedy(err), oneLine(err.Error())
+	words, text := spec.Remedy(err), oneLine(err.Error())
 	switch {
 	case words != "" && !strings.Contains(text, words):
 		return words + ": " + text

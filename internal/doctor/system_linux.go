@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 // system checks what the kernel allows. spec is nil if it is not known.
-func (r *Report) system(spec *fabric.Spec) {
+func (r *Report) system(spec *spec.Spec) {
 	window := defaultWindow
 	if spec != nil && spec.Window != 0 {
 		window = spec.Window

@@ -3,11 +3,11 @@
 package doctor
 
 import (
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 )
 
-func (r *Report) system(*fabric.Spec) {
+func (r *Report) system(*spec.Spec) {
 	r.fail("system", "use Linux on amd64 or arm64", "SDP does not work here")
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
@@ -69,7 +71,7 @@ func (b *borrowed) Close() error {
 }
 
 // end returns the end of a wire that is on this side of a node.
-func (w *bridgesOf) end(number int, side Side) (ntb.Attachment, error) {
+func (w *bridgesOf) end(number int, side spec.Side) (ntb.Attachment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ends, ok := w.ends[number]
@@ -81,7 +83,7 @@ func (w *bridgesOf) end(number int, side Side) (ntb.Attachment, error) {
 		ends = [2]ntb.Attachment{a, b}
 		w.ends[number] = ends
 	}
-	if side == Right {
+	if side == spec.Right {
 		return &borrowed{Attachment: ends[0]}, nil
 	}
 	return &borrowed{Attachment: ends[1]}, nil
@@ -91,13 +93,13 @@ func (w *bridgesOf) end(number int, side Side) (ntb.Attachment, error) {
 // other node.
 func (w *bridgesOf) machine(t *testing.T, plan string, nodes, node int, options string) *Fabric {
 	t.Helper()
-	spec, err := ParseSpec(fmt.Sprintf("%s:test?nodes=%d&node=%d&backend=mem&window=131072%s", plan, nodes, node, options))
+	s, err := spec.Parse(fmt.Sprintf("%s:test?nodes=%d&node=%d&backend=mem&window=131072%s", plan, nodes, node, options))
 	require.NoError(t, err)
-	spec.Attach = func(wire Wire) (ntb.Attachment, error) {
+	s.Attach = func(wire spec.Wire) (ntb.Attachment, error) {
 		require.Equal(t, node, wire.Node)
 		return w.end(wire.Number, wire.Side)
 	}
-	f, err := NewMemHosts(nil).Open(spec, func(*Fabric) {})
+	f, err := NewMemHosts(nil).Open(s, func(*Fabric) {})
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	return f
@@ -147,7 +149,7 @@ func linksUp(t *testing.T, nodes []*Fabric) {
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
 			for _, l := range f.net.status(false).Links {
-				if l.State != linkUp {
+				if l.State != status.Up {
 					return false
 				}
 			}
@@ -176,7 +178,7 @@ func each(t *testing.T, nodes []*Fabric) {
 // down, and come up again after a cut and after a restart.
 func TestLinksWithoutSockets(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
-		for _, plan := range []string{topologyRing, topologyLine} {
+		for _, plan := range []string{spec.TopologyRing, spec.TopologyLine} {
 			const n = 3
 			w.ends = map[int][2]ntb.Attachment{}
 			nodes := make([]*Fabric, n)
@@ -214,7 +216,7 @@ func TestANodeTakesItsLeaveBeforeItsBridgesEnd(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
 		var nodes []*Fabric
 		for i := range 3 {
-			nodes = append(nodes, w.machine(t, topologyLine, 3, i+1, ""))
+			nodes = append(nodes, w.machine(t, spec.TopologyLine, 3, i+1, ""))
 		}
 		linksUp(t, nodes)
 		each(t, nodes)
@@ -234,13 +236,13 @@ func TestANodeTakesItsLeaveBeforeItsBridgesEnd(t *testing.T) {
 // say so.
 func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
-		a := w.machine(t, topologyLine, 2, 1, "&lanes=1")
-		b := w.machine(t, topologyLine, 2, 2, "&lanes=2")
+		a := w.machine(t, spec.TopologyLine, 2, 1, "&lanes=1")
+		b := w.machine(t, spec.TopologyLine, 2, 2, "&lanes=2")
 		for _, f := range []*Fabric{a, b} {
 			require.Eventually(t, func() bool {
 				v := f.net.status(false)
 				return v.Refused > 0 && strings.Contains(v.LastRefusal, "lanes") &&
-					v.Links[0].State != linkUp && strings.Contains(v.Links[0].Error, "lanes")
+					v.Links[0].State != status.Up && strings.Contains(v.Links[0].Error, "lanes")
 			}, testTimeout, time.Millisecond)
 		}
 	})
@@ -249,13 +251,13 @@ func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
 // The two wires of a ring of two nodes are not exchanged unnoticed.
 func TestExchangedWiresAreRefused(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
-		a := w.machine(t, topologyRing, 2, 1, "")
+		a := w.machine(t, spec.TopologyRing, 2, 1, "")
 		w.mu.Lock()
 		w.ends[1], w.ends[2] = w.ends[2], w.ends[1]
 		w.ends[1] = [2]ntb.Attachment{w.ends[1][1], w.ends[1][0]}
 		w.ends[2] = [2]ntb.Attachment{w.ends[2][1], w.ends[2][0]}
 		w.mu.Unlock()
-		b := w.machine(t, topologyRing, 2, 2, "")
+		b := w.machine(t, spec.TopologyRing, 2, 2, "")
 		for _, f := range []*Fabric{a, b} {
 			require.Eventually(t, func() bool {
 				return strings.Contains(f.Refused().Last, "direction of the link")
@@ -268,8 +270,8 @@ func TestExchangedWiresAreRefused(t *testing.T) {
 // dial waits for it.
 func TestARefusalEndsWithTheNeighbour(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
-		a := w.machine(t, topologyLine, 2, 1, "")
-		b := w.machine(t, topologyLine, 2, 2, "&lanes=2")
+		a := w.machine(t, spec.TopologyLine, 2, 1, "")
+		b := w.machine(t, spec.TopologyLine, 2, 2, "&lanes=2")
 		_, err := a.Owner(t.Context(), 2)
 		require.ErrorIs(t, err, ring.ErrMismatch)
 		b.Close()
@@ -279,7 +281,7 @@ func TestARefusalEndsWithTheNeighbour(t *testing.T) {
 			_, err := a.Owner(ctx, 2)
 			return !errors.Is(err, ring.ErrMismatch)
 		}, testTimeout, time.Millisecond)
-		b = w.machine(t, topologyLine, 2, 2, "")
+		b = w.machine(t, spec.TopologyLine, 2, 2, "")
 		linksUp(t, []*Fabric{a, b})
 	})
 }
@@ -287,13 +289,13 @@ func TestARefusalEndsWithTheNeighbour(t *testing.T) {
 // A link that goes down, and one that comes back, are logged once each. That a node ends is not.
 func TestALinkThatGoes(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
-		a := w.machine(t, topologyLine, 2, 1, "")
-		b := w.machine(t, topologyLine, 2, 2, "")
+		a := w.machine(t, spec.TopologyLine, 2, 1, "")
+		b := w.machine(t, spec.TopologyLine, 2, 2, "")
 		linksUp(t, []*Fabric{a, b})
 		lines := logged(t) // from here on
 		b.Close()
 		require.Eventually(t, func() bool { return strings.Contains(lines(), "the link has gone down") }, testTimeout, time.Millisecond)
-		b = w.machine(t, topologyLine, 2, 2, "")
+		b = w.machine(t, spec.TopologyLine, 2, 2, "")
 		linksUp(t, []*Fabric{a, b})
 		require.Eventually(t, func() bool { return strings.Contains(lines(), "the link has come up") }, testTimeout, time.Millisecond)
 		require.Equal(t, 1, strings.Count(lines(), "the link has gone down"), lines())
@@ -340,8 +342,8 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // There is nobody to ask whether the neighbour runs, so a dial waits for its time.
 func TestANeighbourThatDoesNotCome(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
-		a := w.machine(t, topologyLine, 2, 1, "")
-		require.Eventually(t, func() bool { return a.net.status(false).Links[0].State == linkMaking }, testTimeout, time.Millisecond)
+		a := w.machine(t, spec.TopologyLine, 2, 1, "")
+		require.Eventually(t, func() bool { return a.net.status(false).Links[0].State == status.Making }, testTimeout, time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := a.Owner(ctx, 2)
@@ -353,10 +355,10 @@ func TestANeighbourThatDoesNotCome(t *testing.T) {
 
 func TestAWireThatCannotBeAttached(t *testing.T) {
 	leak.Check(t)
-	spec, err := ParseSpec("line:test?nodes=2&node=1&backend=mem")
+	s, err := spec.Parse("line:test?nodes=2&node=1&backend=mem")
 	require.NoError(t, err)
 	why := errors.New("no such function")
-	spec.Attach = func(Wire) (ntb.Attachment, error) { return nil, why }
-	_, err = NewMemHosts(nil).Open(spec, func(*Fabric) {})
+	s.Attach = func(spec.Wire) (ntb.Attachment, error) { return nil, why }
+	_, err = NewMemHosts(nil).Open(s, func(*Fabric) {})
 	require.ErrorIs(t, err, why)
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
@@ -34,11 +36,11 @@ func newKernel(t *testing.T) *kernel {
 	bus := rand.IntN(1 << 15)
 	for i := range k.addresses {
 		k.addresses[i] = fmt.Sprintf("%04x:00:%02x.0", bus, i)
-		spec := &Spec{}
-		require.NoError(t, spec.nameBridge(k.addresses[i]))
+		s, err := spec.Parse("ntb:" + k.addresses[i])
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			require.NoError(t, k.ends[i].Close())
-			require.NoError(t, Remove(spec.Name))
+			require.NoError(t, spec.Remove(s.Name))
 		})
 	}
 	return k
@@ -61,7 +63,7 @@ func (e *kernelEnd) Close() error {
 	return err
 }
 
-func (k *kernel) attach(side int) (bridgeEnd, error) {
+func (k *kernel) attach(side int) (spec.BridgeEnd, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.taken[side] {
@@ -72,10 +74,10 @@ func (k *kernel) attach(side int) (bridgeEnd, error) {
 }
 
 // spec returns the spec of a process of one of the machines.
-func (k *kernel) spec(t *testing.T, side int, options string) *Spec {
-	s, err := ParseSpec("ntb:" + k.addresses[side] + "?window=131072" + options)
+func (k *kernel) spec(t *testing.T, side int, options string) *spec.Spec {
+	s, err := spec.Parse("ntb:" + k.addresses[side] + "?window=131072" + options)
 	require.NoError(t, err)
-	s.attachBridge = func(address string, o ntbkernel.Options) (bridgeEnd, error) {
+	s.AttachBridge = func(address string, o ntbkernel.Options) (spec.BridgeEnd, error) {
 		require.Equal(t, k.addresses[side], address)
 		require.Equal(t, 131072, o.Window)
 		return k.attach(side)
@@ -124,7 +126,7 @@ func TestABridgeJoinsTwoMachines(t *testing.T) {
 
 // inherits has a process own the links when their owner has ended.
 func inherits(f *Fabric) {
-	f.Inherit(func(s *Spec) (func(), error) {
+	f.Inherit(func(s *spec.Spec) (func(), error) {
 		own, err := Open(s, func(*Fabric) {})
 		if err != nil {
 			return nil, err
@@ -157,7 +159,7 @@ func TestAMemberInheritsTheBridge(t *testing.T) {
 		}
 		owner.Close()
 		for i, f := range members {
-			require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
+			require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
 			reaches(t, f, 2)
 		}
 		reaches(t, other, 1)
@@ -178,7 +180,7 @@ func TestManyProcessesComeToABridge(t *testing.T) {
 	k := newKernel(t)
 	all := make([]*Fabric, 4)
 	errs := make([]error, len(all))
-	specs := make([]*Spec, len(all))
+	specs := make([]*spec.Spec, len(all))
 	for i := range specs {
 		specs[i] = k.spec(t, 0, "")
 	}
@@ -204,11 +206,20 @@ func TestManyProcessesComeToABridge(t *testing.T) {
 func TestABridgeIsSettled(t *testing.T) {
 	leak.Check(t)
 	k := newKernel(t)
-	for range 2 {
+	for _, taken := range []bool{false, true} {
 		s, err := k.spec(t, 1, "").Settled(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 2, s.Node)
-		require.Equal(t, map[string]end{"left": {kind: "ntb", target: k.addresses[1], places: 2}}, s.ends)
+		for w := range s.Wires() {
+			require.Equal(t, spec.Left, w.Side)
+			a, err := s.AttachWire(w)
+			if taken {
+				require.ErrorIs(t, err, ntb.ErrInUse)
+				continue
+			}
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+		}
 		require.Equal(t, "line:"+s.Name+"?node=2&window=131072", s.Member())
 		k.process(t, 1, "") // it has the bridge from here on
 	}
@@ -219,17 +230,19 @@ func TestWhatABridgeRefuses(t *testing.T) {
 	leak.Check(t)
 	k := newKernel(t)
 	s := k.spec(t, 0, "")
-	s.Attach = func(Wire) (ntb.Attachment, error) { return nil, nil }
+	s.Attach = func(spec.Wire) (ntb.Attachment, error) { return nil, nil }
 	_, err := Open(s, func(*Fabric) {})
 	require.ErrorIs(t, err, syscall.EINVAL)
 	s = k.spec(t, 0, "")
-	s.attachBridge = func(string, ntbkernel.Options) (bridgeEnd, error) { return nil, fmt.Errorf("none: %w", syscall.ENODEV) }
+	s.AttachBridge = func(string, ntbkernel.Options) (spec.BridgeEnd, error) {
+		return nil, fmt.Errorf("none: %w", syscall.ENODEV)
+	}
 	_, err = Open(s, func(*Fabric) {})
 	require.ErrorIs(t, err, syscall.ENODEV)
 	_, err = s.Settled(t.Context())
 	require.ErrorIs(t, err, syscall.ENODEV)
 
-	owner, err := ParseSpec("line:" + s.Name + "?node=1&nodes=2")
+	owner, err := spec.Parse("line:" + s.Name + "?node=1&nodes=2")
 	require.NoError(t, err)
 	f, err := Open(owner, func(*Fabric) {})
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
-// Package fabric joins a process to a fabric. It finds the other processes, on this host by
-// internal/hostdir, makes the links to them, and keeps those to other hosts. It chooses the
-// backend of each link.
+// Package fabric joins a process to the fabric that an internal/spec names. It finds the other
+// processes, on this host by internal/hostdir, makes the links to them, and keeps those to other
+// hosts. It chooses the backend of each link.
 //
 // It is not a transport. What goes over a link is up to internal/link, ring and those above.
 //
@@ -21,8 +21,8 @@
 // asks the owner there. If the holder is another process, the answer names it.
 //
 // A cable begins with a greeting and an answer, by which both sides learn whether they have the
-// same version and plan, before anything is mapped; docs/protocol/meeting.md has them. Over the same
-// socket any process that may enter the directory can ask what the node knows: [ReadTopology].
+// same version and plan, before anything is mapped: internal/greeting. Over the same socket any process
+// that may enter the directory can ask what the node knows: internal/census.
 //
 // A wire need not be a Unix socket. Where Spec.Attach returns an [ntb.Attachment], the link's
 // devices are its sessions. They are opened without a greeting, since nothing but the bridge

@@ -4,63 +4,78 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
+	"sync"
+	"syscall"
 
-	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Heaps is the memory that all nodes of a fabric have in common. Option heap leaves a part of it for each node to
-// symmetric heaps. All processes of all nodes can write all parts.
-type Heaps struct {
-	*os.File     // a descriptor of its own, with locks of its own
-	Node     int // this process' node
+// windowed are the networks of this process whose fabrics have option puts, by windowKey.
+var windowed sync.Map
 
-	place ntbivshmem.Place
-	size  int64 // of the memory
+type windowKey struct {
+	kind, name string
+	node       int
 }
 
-var errHeaps = errors.New("option heap: want all ends of one memory, file:/PATH or ivshmem:/PATH, for all nodes: " +
-	"two nodes with one wire, or ends with ,peers=N")
+func keyOf(s *spec.Spec) windowKey { return windowKey{s.Kind, s.Name, s.Node} }
 
-// checkHeaps checks that each of this node's wires is an end of the same memory, and that this is one for all nodes.
-// The ends then leave out what is for heaps.
-func (s *Spec) checkHeaps(wires int) error {
-	var all end
-	for name, e := range s.ends {
-		e.heap, e.least = s.Heap, s.leastWindow()
-		if all.kind != "" && e != all || !isPath(e.target) {
-			return errHeaps
-		}
-		all, s.ends[name] = e, e
-	}
-	if all.kind == "" || len(s.ends) != wires || all.places == 2 && (s.Nodes != 2 || wires != 1) {
-		return errHeaps
-	}
-	return nil
-}
-
-// OpenHeaps opens the memory of option heap, which has room for it. It returns nil without that option, or if that says
-// how much of windows is for heaps. The caller closes it.
-func (s *Spec) OpenHeaps(ctx context.Context) (*Heaps, error) {
-	if s.Heap == 0 || s.Puts {
+// OpenHeapWindow returns what option puts leaves to the heap of this process. It waits until all neighbours have come. It
+// returns nil if the fabric has no such option, this process does not own the links of its node, or another heap of this
+// process had the memory in one of these sessions.
+func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*heapmem.Window, error) {
+	v, ok := windowed.Load(keyOf(spec))
+	if !spec.Puts || !ok {
 		return nil, nil
 	}
-	var e end
-	for _, e = range s.ends { // all are the same
+	h := v.(*hosts)
+	for {
+		h.mu.Lock()
+		changed := h.changed
+		i := slices.IndexFunc(h.links, func(l *nodeLink) bool { return !l.up() })
+		if i < 0 {
+			links := h.heapLinks()
+			h.mu.Unlock()
+			if len(links) > 1 && !h.heaped.CompareAndSwap(false, true) {
+				return nil, nil
+			}
+			return heapmem.Take(links, func() { h.heaped.Store(false) })
+		}
+		to := h.links[i].to
+		h.mu.Unlock()
+		switch why := h.why(to); {
+		case h.ctx.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil, Misfit(why) && !errors.Is(why, ntb.ErrInUse), // a process of a job before may be about to end
+			errors.Is(why, syscall.EINVAL):
+			return nil, fmt.Errorf("option puts=window: %w", why)
+		}
+		h.wait(ctx, lookAgain, changed, nil)
 	}
-	f, size, err := ntbivshmem.OpenMemory(ctx, e.target, e.kind != "file")
-	if err != nil {
-		return nil, err
-	}
-	h := &Heaps{File: f, Node: s.Node, place: ntbivshmem.Place{Places: e.places, Heap: s.Heap, Least: e.least}, size: size}
-	if err := h.place.CheckHeap(size); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", e.target, err), f.Close())
-	}
-	return h, nil
 }
 
-// Part returns where the heaps of a node lie in the memory.
-func (h *Heaps) Part(node int) (off int64, n int) {
-	off, _ = h.place.HeapAt(h.size, node-1)
-	return off, h.place.Heap
+// heapLinks returns the links, which are up, for heaps. The caller holds mu.
+func (h *hosts) heapLinks() (links []heapmem.Link) {
+	for _, l := range h.links {
+		own, far := l.ring.Epochs()
+		links = append(links, heapmem.Link{Node: l.to, Own: own, Far: far, Device: l.half})
+	}
+	return links
+}
+
+// halve returns what a device leaves to a link. It closes the device if that is too little.
+func (h *hosts) halve(l *nodeLink, dev ntb.Device) (ntb.Device, error) {
+	out := dev.Outbound()
+	heap, err := h.spec.HeapBytes(len(dev.Inbound()), out.Len())
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	d := heapmem.Divide(dev, heap)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.half = d
+	return d, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
@@ -45,7 +46,7 @@ func TestALinkIsMadeToTheProcessThatHasTheNumber(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))
 	open := func() *Fabric {
-		spec, err := ParseSpec("shm:" + dir)
+		spec, err := spec.Parse("shm:" + dir)
 		require.NoError(t, err)
 		f, err := Open(spec, func(*Fabric) {})
 		require.NoError(t, err)
@@ -77,7 +78,7 @@ func TestALinkToAnotherUserIsNotUsed(t *testing.T) {
 	leak.Check(t)
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))
-	spec, err := ParseSpec("shm:" + dir)
+	spec, err := spec.Parse("shm:" + dir)
 	require.NoError(t, err)
 	a, err := Open(spec, func(*Fabric) {})
 	require.NoError(t, err)

@@ -11,8 +11,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
@@ -29,7 +31,7 @@ const (
 // hosts is the network of a fabric: the processes and ports of this host, and this
 // host's links to the other hosts. A fabric of one host has one node and no links.
 type hosts struct {
-	spec     *Spec                     // immutable; of one host, Node and Nodes are 1
+	spec     *spec.Spec                // immutable; of one host, Node and Nodes are 1
 	registry registry                  // immutable
 	number   int                       // number of this process on its host; immutable
 	node     *link.Node                // set before serve
@@ -44,12 +46,12 @@ type hosts struct {
 	// plan is the fabric as the owner of this host's links defines it. For the
 	// owner it is its own spec. For a member it is the member's spec, completed
 	// once it has met the owner. After that it does not change.
-	plan    atomic.Pointer[Spec]
+	plan    atomic.Pointer[spec.Spec]
 	refused refusals
 	foreign foreignLinks
-	inherit func(*Spec) (leave func(), err error) // Inherit's; set before serve
-	leave   func()                                // what inherit returned; of succeed, and of close behind it
-	heaped  atomic.Bool                           // a HeapWindow of more than two nodes is open
+	inherit func(*spec.Spec) (leave func(), err error) // Inherit's; set before serve
+	leave   func()                                     // what inherit returned; of succeed, and of close behind it
+	heaped  atomic.Bool                                // a HeapWindow of more than two nodes is open
 	// connections are those of this process; nil if nobody knows; set before serve.
 	connections func(counters bool) []status.Connection
 	warm        func() (bytes, room int) // memory that it keeps; likewise
@@ -59,30 +61,30 @@ type hosts struct {
 	changed chan struct{} // closed and replaced at every change of a link; guarded by mu
 	// members are the members of this host whose links are up, by process; guarded
 	// by mu.
-	members map[int]*memberLink
+	members map[int]*nodeLink
 }
 
-func openHosts(spec *Spec) (*hosts, error) {
+func openHosts(s *spec.Spec) (*hosts, error) {
 	switch {
-	case spec.Attach != nil && spec.bridge != "":
+	case s.Attach != nil && s.OfBridge():
 		return nil, fmt.Errorf("fabric %s:%s: %s names the bridge: to attach others, want line: with node=I and nodes=2: %w",
-			spec.Kind, spec.Name, bridgeKind, syscall.EINVAL)
-	case spec.Attach != nil && !spec.owner():
+			s.Kind, s.Name, spec.BridgeKind, syscall.EINVAL)
+	case s.Attach != nil && !s.IsOwner():
 		return nil, fmt.Errorf("fabric %s:%s: this process owns no links to neighbours, to which bridges could be attached: "+
-			"want ring:, line: or mesh: with node=I and nodes=N: %w", spec.Kind, spec.Name, syscall.EINVAL)
-	case spec.Kind == "mem": // of this process alone, whatever others are called
-		return openMemHosts(spec, NewMemHosts(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return spec.wrap(a, b) }))
-	case spec.Backend == "mem":
-		return openMemHosts(spec, namedHub(spec.Kind+":"+spec.Name))
+			"want ring:, line: or mesh: with node=I and nodes=N: %w", s.Kind, s.Name, syscall.EINVAL)
+	case s.Kind == "mem": // of this process alone, whatever others are called
+		return openMemHosts(s, NewMemHosts(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) { return wrap(s, a, b) }))
+	case s.Backend == "mem":
+		return openMemHosts(s, namedHub(s.Kind+":"+s.Name))
 	}
-	own, bridge, err := spec.take()
+	own, bridge, err := s.Take()
 	if err != nil {
 		return nil, err
 	}
 	h, err := openShmHosts(own)
 	if own.Shares() && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, fs.ErrPermission)) {
 		// Another process was faster, or this one may not have the ends of the wires and waits for one that may.
-		h, err = openShmHosts(spec.asMember())
+		h, err = openShmHosts(s.AsMember())
 	}
 	if err != nil && bridge != nil {
 		err = errors.Join(err, bridge.Close())
@@ -90,8 +92,8 @@ func openHosts(spec *Spec) (*hosts, error) {
 	return h, err
 }
 
-func openShmHosts(spec *Spec) (*hosts, error) {
-	spec, decided, err := spec.numbered().choose()
+func openShmHosts(spec *spec.Spec) (*hosts, error) {
+	spec, decided, err := spec.Numbered().Choose()
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +103,9 @@ func openShmHosts(spec *Spec) (*hosts, error) {
 	return newHosts(spec, s, err, connect)
 }
 
-func openMemHosts(spec *Spec, hub *MemHosts) (*hosts, error) {
-	spec = spec.numbered()
-	s, err := hub.open(spec.Node, spec.owner())
+func openMemHosts(spec *spec.Spec, hub *MemHosts) (*hosts, error) {
+	spec = spec.Numbered()
+	s, err := hub.open(spec.Node, spec.IsOwner())
 	connect := func(ctx context.Context) (cable, error) { return hub.connect(ctx, spec.Node, 0) }
 	return newHosts(spec, s, err, connect)
 }
@@ -111,46 +113,44 @@ func openMemHosts(spec *Spec, hub *MemHosts) (*hosts, error) {
 // newHosts makes the network of a registry. If the registry could not be made because
 // of err, connect reaches the process that already has the number, and newHosts
 // returns the reason.
-func newHosts(spec *Spec, s registry, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: spec, registry: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*memberLink{}}
-	if !spec.member() {
-		h.plan.Store(spec)
+func newHosts(own *spec.Spec, s registry, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
+	h := &hosts{spec: own, registry: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*nodeLink{}}
+	if !own.IsMember() {
+		h.plan.Store(own)
 	}
-	if errors.Is(err, syscall.EADDRINUSE) && spec.hosts() && !spec.Shares() {
+	if errors.Is(err, syscall.EADDRINUSE) && own.Several() && !own.Shares() {
 		// The other process is told, so that it can report that there was a second
 		// one.
 		who := ""
 		if answer, e := h.check(connect); e == nil {
 			who = fmt.Sprintf(" in process %d", answer.PID)
 		}
-		return nil, fmt.Errorf("%s of fabric %s:%s runs already%s: %w", nodeName(spec.Node), spec.Kind, spec.Name, who, syscall.EADDRINUSE)
+		return nil, fmt.Errorf("%s of fabric %s:%s runs already%s: %w", spec.NodeName(own.Node), own.Kind, own.Name, who, syscall.EADDRINUSE)
 	}
 	if err != nil {
 		return nil, err
 	}
 	h.number = s.process()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	if spec.member() {
-		h.links = append(h.links, &nodeLink{to: spec.Node, since: h.begun})
+	if own.IsMember() {
+		h.links = append(h.links, &nodeLink{to: own.Node, since: h.begun})
 	}
-	for w := range wires(spec.Kind, spec.Nodes) {
-		if to := w.other(spec.Node); to != 0 {
-			h.links = append(h.links, &nodeLink{wire: w, to: to, since: h.begun})
-		}
+	for w := range own.Wires() {
+		h.links = append(h.links, &nodeLink{wire: w, to: w.Neighbour, first: w.Node < w.Neighbour, since: h.begun})
 	}
 	if err := h.attachWires(); err != nil {
 		h.cancel()
 		s.close()
-		return nil, fmt.Errorf("fabric %s:%s: %w", spec.Kind, spec.Name, err)
+		return nil, fmt.Errorf("fabric %s:%s: %w", own.Kind, own.Name, err)
 	}
-	if spec.Puts {
-		windowed.Store(spec.windowKey(), h)
+	if own.Puts {
+		windowed.Store(keyOf(own), h)
 	}
 	return h, nil
 }
 
 // several reports whether the fabric has several hosts.
-func (h *hosts) several() bool { return h.spec.hosts() }
+func (h *hosts) several() bool { return h.spec.Several() }
 
 // nodes returns the number of nodes. While a member does not know it, that is the
 // largest possible number.
@@ -158,14 +158,14 @@ func (h *hosts) nodes() int {
 	if plan := h.plan.Load(); plan != nil {
 		return plan.Nodes
 	}
-	return maxNodes
+	return spec.MaxNodes
 }
 
 // attach makes the node part of the fabric, once the number of nodes is known.
 func (h *hosts) attach(node *link.Node) error {
 	h.node = node
 	if plan := h.plan.Load(); plan != nil && h.several() {
-		return h.joinRing(plan.options())
+		return h.joinRing(plan.LinkOptions())
 	}
 	return nil
 }
@@ -191,24 +191,11 @@ func (h *hosts) closeNode() {
 	h.detachWires()
 }
 
-// options returns the options for the links' layer.
-func (s *Spec) options() ring.Options {
-	return ring.Options{
-		Topology: map[string]ring.Topology{topologyRing: ring.Ring, topologyLine: ring.Line, topologyMesh: ring.Mesh}[s.Kind],
-		Hosts:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
-		Window:    min(s.Window, maxTunnel), // 0 is the default of each
-		Retention: s.Retention, NoSpin: s.Spin == 0, Puts: s.Puts,
-	}
-}
-
-// maxTunnel is the largest window of a node that is not a neighbour, in bytes.
-const maxTunnel = 1 << 30
-
 // greeting returns this process' greeting.
-func (h *hosts) greeting(want string) *greeting {
-	g := &greeting{
-		Version: greetingVersion, Ring: link.Version, Want: want,
-		Topology: h.spec.Kind, Node: h.spec.Node, PID: os.Getpid(), Member: h.spec.member(), Process: h.number,
+func (h *hosts) greeting(want string) *greeting.Message {
+	g := &greeting.Message{
+		Version: greeting.Version, Ring: link.Version, Want: want,
+		Topology: h.spec.Kind, Node: h.spec.Node, PID: os.Getpid(), Member: h.spec.IsMember(), Process: h.number,
 	}
 	if plan := h.plan.Load(); plan != nil {
 		g.Nodes, g.Lanes, g.Slots, g.Frame = plan.Nodes, plan.Lanes, plan.Slots, plan.Frame
@@ -216,57 +203,17 @@ func (h *hosts) greeting(want string) *greeting {
 	return g
 }
 
-// ask sends a greeting over a cable and reads the answer. The cable is closed on
-// error. It is also closed when ctx ends, unless release was called before.
-func ask(ctx context.Context, c cable, g *greeting) (answer *greeting, release func() bool, err error) {
-	release = context.AfterFunc(ctx, func() { c.Close() })
-	if deadline, ok := ctx.Deadline(); ok {
-		err = c.SetDeadline(deadline)
-	}
-	if err == nil && g.bridges() {
-		err = c.takeFiles() // they come right behind the answer
-	}
-	if err == nil {
-		err = writeGreeting(c, g)
-	}
-	if err == nil || errors.Is(err, syscall.EPIPE) { // one that has hung up may have said why before
-		g, e := readGreeting(c, maxAnswer)
-		if e == nil || err == nil {
-			answer, err = g, e
-		}
-	}
-	if err != nil {
-		release()
-		c.Close()
-		switch {
-		case ctx.Err() != nil:
-			err = ctx.Err()
-		case errors.Is(err, os.ErrDeadlineExceeded): // that of ctx, a moment earlier
-			err = context.DeadlineExceeded
-		case errors.Is(err, syscall.EPIPE):
-			err = fmt.Errorf("%w: %v", syscall.ECONNRESET, err) // as if it had ended a moment later
-		}
-		return nil, nil, fmt.Errorf("fabric: greet a node: %w", err)
-	}
-	return answer, release, nil
-}
-
-// checkTimeout is how long a node that begins waits for another one's answer. A
-// node that is stopped does not answer. If it does not fit, that is found when a
-// link is made.
-const checkTimeout = time.Second
-
 // check asks the process at the other end of a cable whether this one may be in its
 // fabric.
-func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), greeting.CheckTimeout)
 	defer cancel()
 	c, err := connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	mine := h.greeting(wantCheck)
-	answer, release, err := ask(ctx, c, mine)
+	mine := h.greeting(greeting.WantCheck)
+	answer, release, err := greeting.Ask(ctx, c, mine)
 	if err != nil {
 		return nil, err
 	}
@@ -282,12 +229,12 @@ func (h *hosts) join() error {
 	switch {
 	case !h.several():
 		return nil
-	case h.spec.member():
+	case h.spec.IsMember():
 		return h.joinOwner()
 	}
-	errs := make([]error, maxNodes+1)
+	errs := make([]error, spec.MaxNodes+1)
 	var wg sync.WaitGroup
-	for node := 1; node <= maxNodes; node++ {
+	for node := 1; node <= spec.MaxNodes; node++ {
 		if node == h.spec.Node {
 			continue
 		}
@@ -297,7 +244,7 @@ func (h *hosts) join() error {
 		wg.Go(func() {
 			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, node, 0) })
 			if err == nil {
-				errs[node] = h.greeting("").verdict(answer)
+				errs[node] = h.greeting("").Verdict(answer)
 			}
 		})
 	}
@@ -314,21 +261,6 @@ func (h *hosts) join() error {
 	return nil
 }
 
-// verdict returns what a process concludes from an answer. Its own comparison comes
-// first, since its message fits both sides.
-func (g *greeting) verdict(answer *greeting) error {
-	if err := g.fits(answer); err != nil {
-		return err
-	}
-	if answer.Full {
-		return fmt.Errorf("node %d refuses: %.200s: %w", answer.Node, answer.Refused, syscall.EAGAIN)
-	}
-	if answer.Refused != "" {
-		return fmt.Errorf("%w: node %d refuses: %.200q", ErrMismatch, answer.Node, answer.Refused)
-	}
-	return nil
-}
-
 // connect makes a bridge to another process of this host, which must be of one of the users, if
 // these are not nil.
 func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Device, error) {
@@ -336,22 +268,22 @@ func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Devi
 	if err != nil {
 		return nil, err
 	}
-	who, err := c.peer()
+	who, err := c.Peer()
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	mine := h.greeting(wantProcess)
-	answer, release, err := ask(ctx, c, mine)
+	mine := h.greeting(greeting.WantProcess)
+	answer, release, err := greeting.Ask(ctx, c, mine)
 	if err != nil {
 		return nil, err
 	}
-	if err := mine.verdict(answer); err != nil {
+	if err := mine.Verdict(answer); err != nil {
 		release()
 		c.Close()
 		return nil, err
 	}
-	dev, err := h.bridge(c, who, wantProcess)
+	dev, err := h.bridge(c, who, greeting.WantProcess)
 	if !release() && err == nil {
 		dev.Close()
 		err = ctx.Err()
@@ -368,18 +300,18 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 			window = defaultMemWindow
 		}
 	}
-	if want == wantLink || want == wantUplink {
+	if want == greeting.WantLink || want == greeting.WantUplink {
 		plan := h.plan.Load()
-		window, doorbells = plan.options().LinkWindow(window), plan.Lanes+1
+		window, doorbells = plan.LinkOptions().LinkWindow(window), plan.Lanes+1
 	}
 	dev, err := c.bridge(window, doorbells)
 	if err != nil {
 		return nil, err
 	}
 	if h.spec.Kind != "mem" { // there both ends were wrapped together
-		dev, _ = h.spec.wrap(dev, nil)
+		dev, _ = wrap(h.spec, dev, nil)
 	}
-	if want == wantLink {
+	if want == greeting.WantLink {
 		return ofUser(dev, who).ofHost(), nil
 	}
 	return ofUser(dev, who), nil
@@ -387,9 +319,17 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 
 // close drops all claims and ends the goroutines. The links end with the node, in closeNode.
 func (h *hosts) close() {
-	windowed.CompareAndDelete(h.spec.windowKey(), h)
+	windowed.CompareAndDelete(keyOf(h.spec), h)
 	h.cancel()
 	h.registry.stop()
 	h.wg.Wait()
 	h.registry.close()
+}
+
+// wrap wraps the ends of a bridge as the spec says.
+func wrap(s *spec.Spec, a, b ntb.Device) (ntb.Device, ntb.Device) {
+	if s.Wrap == nil {
+		return a, b
+	}
+	return s.Wrap(a, b)
 }

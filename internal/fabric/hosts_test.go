@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -45,7 +48,7 @@ func onBackends(t *testing.T, f func(t *testing.T, backend string)) {
 func ownName(t *testing.T) string {
 	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
 	t.Cleanup(func() {
-		if err := Remove(name); err != nil && !errors.Is(err, ntb.ErrNotSupported) && !t.Failed() {
+		if err := spec.Remove(name); err != nil && !errors.Is(err, ntb.ErrNotSupported) && !t.Failed() {
 			t.Error(err)
 		}
 	})
@@ -57,7 +60,7 @@ func nodeSpec(backend, plan string, node int) string {
 }
 
 func openNode(backend, plan string, node int) (*Fabric, error) {
-	spec, err := ParseSpec(nodeSpec(backend, plan, node))
+	spec, err := spec.Parse(nodeSpec(backend, plan, node))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +82,7 @@ func allUp(t *testing.T, nodes ...*Fabric) {
 		for _, f := range nodes {
 			v := f.net.status(false)
 			for _, l := range v.Links {
-				if l.State != linkUp {
+				if l.State != status.Up {
 					return false
 				}
 			}
@@ -181,7 +184,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 		count := uint64(0)
 		for plan, want := range other {
 			_, err := openNode(backend, "ring"+name+plan, 2)
-			require.ErrorIs(t, err, ErrMismatch, plan)
+			require.ErrorIs(t, err, greeting.ErrMismatch, plan)
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, "3 nodes, lanes=1")
 			// It may have found the newcomer, or the newcomer may have found it.
@@ -193,7 +196,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 		}
 		if backend == "shm" {
 			_, err := openNode(backend, "line"+name+"?nodes=3", 3)
-			require.ErrorIs(t, err, ErrMismatch)
+			require.ErrorIs(t, err, greeting.ErrMismatch)
 			require.ErrorContains(t, err, `"line"`)
 		}
 		allFit := mustNode(t, backend, "ring"+name+"?nodes=3&slots=32&frame=67584", 2)
@@ -203,17 +206,17 @@ func TestNodesThatDoNotFit(t *testing.T) {
 }
 
 // greet sends a greeting to a node and returns its answer.
-func greet(t *testing.T, f *Fabric, change func(*greeting)) *greeting {
+func greet(t *testing.T, f *Fabric, change func(*greeting.Message)) *greeting.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	c, err := f.net.registry.connect(ctx, f.Host(), 0)
 	require.NoError(t, err)
-	g := f.net.greeting(wantLink)
+	g := f.net.greeting(greeting.WantLink)
 	g.Node = 2
 	g.Wire = 1
 	change(g)
-	answer, release, err := ask(ctx, c, g)
+	answer, release, err := greeting.Ask(ctx, c, g)
 	require.NoError(t, err)
 	release()
 	c.Close()
@@ -230,7 +233,7 @@ func (pipeCable) Close() error                { return nil }
 
 // A process that ends before it is greeted has reset the cable, as one that ends thereafter.
 func TestAProcessThatEndsBeforeItIsGreeted(t *testing.T) {
-	_, _, err := ask(t.Context(), pipeCable{}, &greeting{})
+	_, _, err := greeting.Ask(t.Context(), pipeCable{}, &greeting.Message{})
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
@@ -238,26 +241,26 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		plan := "ring:" + ownName(t) + "?nodes=3"
 		f := mustNode(t, backend, plan, 1)
-		for want, change := range map[string]func(*greeting){
-			"version 2, the other in 9":     func(g *greeting) { g.Version = 9 },
-			"node 2 version 99":             func(g *greeting) { g.Ring = 99 },
-			"node 2 of a \"mesh\"":          func(g *greeting) { g.Topology = "mesh" },
-			"of 4 nodes":                    func(g *greeting) { g.Nodes = 4 },
-			"lanes=3":                       func(g *greeting) { g.Lanes = 3 },
-			"node 0 of 3":                   func(g *greeting) { g.Node = 0 },
-			"node 4 of 3":                   func(g *greeting) { g.Node = 4 },
-			"node 1 runs already":           func(g *greeting) { g.Node = 1 },
-			"no wire 2 from node 2":         func(g *greeting) { g.Wire = 2 },
-			"no wire 1 from node 3":         func(g *greeting) { g.Node = 3 },
-			"node 2 wants \"all\"":          func(g *greeting) { g.Want = "all" },
-			"node 2 wants \"process\"":      func(g *greeting) { g.Want = wantProcess },
-			"node 2 of a \"rrrrrrrr\" of 3": func(g *greeting) { g.Topology = "rrrrrrrrrrrrrrrr" },
+		for want, change := range map[string]func(*greeting.Message){
+			"version 2, the other in 9":     func(g *greeting.Message) { g.Version = 9 },
+			"node 2 version 99":             func(g *greeting.Message) { g.Ring = 99 },
+			"node 2 of a \"mesh\"":          func(g *greeting.Message) { g.Topology = "mesh" },
+			"of 4 nodes":                    func(g *greeting.Message) { g.Nodes = 4 },
+			"lanes=3":                       func(g *greeting.Message) { g.Lanes = 3 },
+			"node 0 of 3":                   func(g *greeting.Message) { g.Node = 0 },
+			"node 4 of 3":                   func(g *greeting.Message) { g.Node = 4 },
+			"node 1 runs already":           func(g *greeting.Message) { g.Node = 1 },
+			"no wire 2 from node 2":         func(g *greeting.Message) { g.Wire = 2 },
+			"no wire 1 from node 3":         func(g *greeting.Message) { g.Node = 3 },
+			"node 2 wants \"all\"":          func(g *greeting.Message) { g.Want = "all" },
+			"node 2 wants \"process\"":      func(g *greeting.Message) { g.Want = greeting.WantProcess },
+			"node 2 of a \"rrrrrrrr\" of 3": func(g *greeting.Message) { g.Topology = "rrrrrrrrrrrrrrrr" },
 		} {
 			before := f.Refused().Count
 			answer := greet(t, f, change)
 			require.Contains(t, answer.Refused, want)
 			require.NotContains(t, answer.Refused, "rrrrrrrrr")
-			err := f.net.greeting("").verdict(answer)
+			err := f.net.greeting("").Verdict(answer)
 			require.Error(t, err)
 			if strings.Contains(want, "version") {
 				require.ErrorContains(t, err, want)
@@ -266,7 +269,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			require.Contains(t, f.Refused().Last, want)
 		}
 		// A process that hangs up after it was accepted leaves nothing behind.
-		require.Empty(t, greet(t, f, func(*greeting) {}).Refused)
+		require.Empty(t, greet(t, f, func(*greeting.Message) {}).Refused)
 		b := mustNode(t, backend, plan, 2)
 		_, err := b.Peer(t.Context(), link.MakeID(1, 1))
 		require.NoError(t, err)
@@ -276,13 +279,13 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 // One that is of another version may have other fields. It is only asked for its version.
 func TestAnAnswerOfAnotherVersionIsRefusedWithBothNumbers(t *testing.T) {
 	text := `{"version":9,"node":"north","refused":["no"]}`
-	frame := greetingMagic + string(rune(len(text))) + "\x00\x00\x00" + text
-	answer, err := readGreeting(strings.NewReader(frame), maxAnswer)
+	frame := greeting.Magic + string(rune(len(text))) + "\x00\x00\x00" + text
+	answer, err := greeting.Read(strings.NewReader(frame), greeting.MaxAnswer)
 	require.NoError(t, err)
-	mine := planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting(wantLink)
-	err = mine.verdict(answer)
-	require.ErrorIs(t, err, ErrMismatch)
-	require.ErrorContains(t, err, fmt.Sprintf("version %d, the other in 9", greetingVersion))
+	mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(greeting.WantLink)
+	err = mine.Verdict(answer)
+	require.ErrorIs(t, err, greeting.ErrMismatch)
+	require.ErrorContains(t, err, fmt.Sprintf("version %d, the other in 9", greeting.Version))
 }
 
 // A neighbour that breaks off half-way does not get in the way of its successor.
@@ -290,7 +293,7 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 	onBackends(t, func(t *testing.T, backend string) {
 		plan := "ring:" + ownName(t) + "?nodes=2"
 		f := mustNode(t, backend, plan, 1)
-		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greetingMagic + "\xff\xff\xff\xff", greetingMagic + "\x02\x00\x00\x00[]", greetingMagic + "\x02\x00\x00\x00{"} {
+		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greeting.Magic + "\xff\xff\xff\xff", greeting.Magic + "\x02\x00\x00\x00[]", greeting.Magic + "\x02\x00\x00\x00{"} {
 			c, err := f.net.registry.connect(t.Context(), 1, 0)
 			require.NoError(t, err)
 			if b != "" {
@@ -304,31 +307,31 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 }
 
 // planned returns an owner that does nothing.
-func planned(spec *Spec) *hosts {
+func planned(spec *spec.Spec) *hosts {
 	h := &hosts{spec: spec}
 	h.plan.Store(spec)
 	return h
 }
 
 func FuzzReadGreeting(f *testing.F) {
-	g, err := json.Marshal(planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting(wantLink))
+	g, err := json.Marshal(planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(greeting.WantLink))
 	require.NoError(f, err)
 	f.Add(g)
 	f.Add([]byte(`{"version":2,"node":"x"}`))
 	f.Add([]byte(`{"version":2,"snapshot":{"links":[{}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		b := append([]byte(greetingMagic), byte(len(text)), byte(len(text)>>8), byte(len(text)>>16), 0)
+		b := append([]byte(greeting.Magic), byte(len(text)), byte(len(text)>>8), byte(len(text)>>16), 0)
 		rest := append(append(b, text...), "files"...)
 		r := &counter{b: rest}
-		g, err := readGreeting(r, maxGreeting)
+		g, err := greeting.Read(r, greeting.MaxMessage)
 		if err != nil {
 			return
 		}
 		if left := len(rest) - r.n; left != len("files") {
 			t.Fatalf("%d bytes left, want %d", left, len("files"))
 		}
-		mine := planned(&Spec{Kind: "ring", Nodes: 3, Lanes: 1, Node: 1}).greeting("")
-		if mine.fits(g) == nil && (g.Node < 1 || g.Node > 3 || g.Nodes != 3 && !(g.Member && g.Nodes == 0)) {
+		mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting("")
+		if mine.Fits(g) == nil && (g.Node < 1 || g.Node > 3 || g.Nodes != 3 && !(g.Member && g.Nodes == 0)) {
 			t.Fatalf("accepted %+v", g)
 		}
 	})
@@ -351,7 +354,7 @@ func (c *counter) Read(b []byte) (int, error) {
 func TestANeighbourIsReachedDirectly(t *testing.T) {
 	leak.Check(t)
 	for range 20 {
-		spec, err := ParseSpec("ring:x?node=1&nodes=4&backend=mem")
+		spec, err := spec.Parse("ring:x?node=1&nodes=4&backend=mem")
 		require.NoError(t, err)
 		m := NewMemHosts(nil)
 		all := make([]*Fabric, spec.Nodes)
@@ -392,7 +395,7 @@ func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
 		name := ownName(t)
 		var both []*Fabric
 		for range 2 {
-			spec, err := ParseSpec("shm:" + name)
+			spec, err := spec.Parse("shm:" + name)
 			require.NoError(t, err)
 			f, err := Open(spec, func(*Fabric) {})
 			require.NoError(t, err)
@@ -421,7 +424,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		}
 		name := ownName(t)
 		open := func() *Fabric {
-			spec, err := ParseSpec("shm:" + name)
+			spec, err := spec.Parse("shm:" + name)
 			require.NoError(t, err)
 			f, err := Open(spec, func(*Fabric) {})
 			require.NoError(t, err)
@@ -435,22 +438,22 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 
 		c, err := a.net.registry.connect(t.Context(), 1, b.Node().ID().Process())
 		require.NoError(t, err)
-		g := a.net.greeting(wantProcess)
+		g := a.net.greeting(greeting.WantProcess)
 		g.Version++
-		answer, release, err := ask(t.Context(), c, g)
+		answer, release, err := greeting.Ask(t.Context(), c, g)
 		require.NoError(t, err)
 		release()
 		c.Close()
-		require.ErrorContains(t, g.verdict(answer), "version 3, the other in 2")
+		require.ErrorContains(t, g.Verdict(answer), "version 3, the other in 2")
 		require.Eventually(t, func() bool { return b.Refused().Count == 1 }, testTimeout, time.Millisecond)
 		require.Contains(t, b.Refused().Last, "version 2, the other in 3")
 
-		for _, want := range []string{wantLink, wantUplink, wantOwner, wantCheck} {
+		for _, want := range []string{greeting.WantLink, greeting.WantUplink, greeting.WantOwner, greeting.WantCheck} {
 			c, err := a.net.registry.connect(t.Context(), 1, b.Node().ID().Process())
 			require.NoError(t, err)
 			g := a.net.greeting(want)
-			g.Member = want == wantUplink
-			answer, release, err := ask(t.Context(), c, g)
+			g.Member = want == greeting.WantUplink
+			answer, release, err := greeting.Ask(t.Context(), c, g)
 			require.NoError(t, err)
 			release()
 			c.Close()

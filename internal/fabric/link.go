@@ -4,50 +4,72 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// nodeLink is this node's end of one wire. It is made, and made again, as long as the
-// node runs. All fields except wire, to and by are guarded by
-// hosts.mu.
+// nodeLink is this node's end of one wire, or of the link of a member and the owner. It is made, and made again, as long as
+// both run. Fields that are not immutable are guarded by hosts.mu.
 //
 // Over Unix sockets either side may begin, by connecting a cable. A node begins as soon as its
 // neighbour runs. If the neighbour does not run, the node sleeps, since the
-// neighbour will begin. If both begin, the node with the lower number goes on:
-// while it has asked itself, it answers "busy". After that the link is "being
-// made". On each side it is so at most once at a time.
+// neighbour will begin. If both begin, the node with the lower number goes on.
 type nodeLink struct {
-	wire wire   // immutable; zero for the link of a member to the owner
-	to   int    // the neighbour, or this node itself; immutable
-	by   opener // immutable
+	wire  spec.Wire // immutable; zero for the link of a member and the owner
+	to    int       // the neighbour, or this node itself; immutable
+	first bool      // this node goes on if both begin; immutable
+	by    opener    // nil for a member, which makes the link; immutable
 
-	ring   *ring.Link // from the last time that the link came up
-	half   *halved    // its device, with option puts
-	asking bool       // we have connected and wait for the answer
-	making bool       // a cable is becoming a bridge that is then brought up
-	absent bool       // the neighbour did not run at the last check
-	err    error      // why it is not up
-	ups    int        // how often it came up
-	since  time.Time  // when its state last changed
+	member *member // at the other end; nil for others; immutable
+
+	state state           // of the link that is made; the one before may be up meanwhile
+	ring  *ring.Link      // from the last time that the link came up
+	half  *heapmem.Device // its device, with option puts
+	err   error           // why it is not up
+	ups   int             // how often it came up
+	since time.Time       // when its state last changed
+}
+
+// member is a member of this host at the other end of a link.
+type member struct {
+	process int
+	pid     int // as the member says
+	uid     int // as the kernel says
 }
 
 // uplink reports whether the link is that of a member to the owner.
-func (l *nodeLink) uplink() bool { return l.wire.number == 0 }
+func (l *nodeLink) uplink() bool { return l.wire.Number == 0 && l.member == nil }
+
+// check returns an error unless it is the node or member at the other end that has an id.
+func (l *nodeLink) check(id link.ID) error {
+	switch {
+	case id.Host() != l.to:
+		return fmt.Errorf("fabric: %v answered for node %d: %w", id, l.to, link.ErrProtocol)
+	case l.member != nil && id.Process() != l.member.process:
+		return fmt.Errorf("%w: %v greeted as process %d", greeting.ErrMismatch, id, l.member.process)
+	}
+	return nil
+}
 
 // direction returns the direction of the link from this node.
-func (l *nodeLink) direction(spec *Spec) ring.Direction {
-	if l.uplink() {
+func (l *nodeLink) direction(s *spec.Spec) ring.Direction {
+	switch {
+	case l.member != nil:
+		return ring.Down
+	case l.uplink():
 		return ring.Up
 	}
-	switch l.wire.from(spec.Kind, spec.Node).Side {
-	case Direct:
+	switch l.wire.Side {
+	case spec.Direct:
 		return ring.Direct
-	case Right:
+	case spec.Right:
 		return ring.Right
 	}
 	return ring.Left
@@ -57,15 +79,6 @@ func (l *nodeLink) direction(spec *Spec) ring.Direction {
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = time.Second
-)
-
-// States of a link.
-const (
-	linkUp      = "up"
-	linkMaking  = "making"
-	linkAbsent  = "absent"  // the neighbour does not run
-	linkDown    = "down"    // the neighbour runs, and the error says why there is no link
-	linkUnknown = "unknown" // of two nodes of other machines, in a mesh
 )
 
 // up reports whether the link is up. The caller holds mu.
@@ -78,25 +91,33 @@ const desertedAfter = 2 * lastPause
 // deserted reports whether nobody uses the other end of a bridge, as far as one can know. The
 // caller holds mu.
 func (l *nodeLink) deserted() bool {
-	return l.asking && !l.bySocket() && (!Misfit(l.err) || time.Since(l.since) > desertedAfter)
+	return l.state == asking && !l.bySocket() && (!Misfit(l.err) || time.Since(l.since) > desertedAfter)
 }
 
-// state returns one of these states. The caller holds mu.
-func (l *nodeLink) state() string {
+// shown returns the state for others. The caller holds mu.
+func (l *nodeLink) shown() string {
 	switch {
 	case l.up():
-		return linkUp
-	case l.making, l.asking:
-		return linkMaking
-	case l.absent:
-		return linkAbsent
+		return status.Up
+	case l.state == up: // keep is about to learn that it has ended
+		return status.Down
 	}
-	return linkDown
+	return l.state.String()
+}
+
+// step changes the state of a link by an event, and wakes all that wait for a change. It returns false if the event may not
+// happen in this state. The caller holds mu.
+func (h *hosts) step(l *nodeLink, e event) bool {
+	next, ok := l.state.after(e, l.first)
+	if ok && next != l.state {
+		l.state, l.since = next, time.Now()
+		h.change()
+	}
+	return ok
 }
 
 // change wakes all that wait for a change of a link. The caller holds mu.
-func (h *hosts) change(l *nodeLink) {
-	l.since = time.Now()
+func (h *hosts) change() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
@@ -104,27 +125,25 @@ func (h *hosts) change(l *nodeLink) {
 // keep makes the link whenever it is down and the neighbour runs.
 func (h *hosts) keep(l *nodeLink) {
 	pause := firstPause
-	var last *ring.Link // that has ended
 	for h.ctx.Err() == nil {
 		h.mu.Lock()
-		changed, up, state := h.changed, l.ring, l.state()
+		changed, state, link := h.changed, l.state, l.ring
 		h.mu.Unlock()
-		switch {
-		case state == linkUp, state != linkMaking && up != last: // it may have ended already
+		switch state {
+		case up:
 			select {
-			case <-up.Done():
+			case <-link.Done():
 				h.mu.Lock()
-				if l.ring == up {
-					l.err = up.Err()
-					h.change(l)
+				if l.ring == link && h.step(l, ended) {
+					l.err = link.Err()
 				}
 				h.mu.Unlock()
-				l.by.ended(l, up.Err())
+				l.by.ended(l, link.Err())
 			case <-h.ctx.Done():
 			}
-			last, pause = up, firstPause
+			pause = firstPause
 			continue
-		case state == linkMaking:
+		case asking, making:
 			h.wait(h.ctx, 0, changed, nil)
 			continue
 		}
@@ -132,9 +151,13 @@ func (h *hosts) keep(l *nodeLink) {
 		// finds us, and the result closes changed.
 		reachable, err := l.by.reachable(l)
 		h.mu.Lock()
-		l.absent = err == nil && !reachable
 		if err != nil {
 			l.err = err
+		}
+		if err == nil && !reachable {
+			h.step(l, missed)
+		} else {
+			h.step(l, found)
 		}
 		h.mu.Unlock()
 		if err == nil && !reachable {
@@ -173,57 +196,56 @@ func (h *hosts) begin(l *nodeLink) bool {
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
 	defer cancel()
 	h.mu.Lock()
-	if s := l.state(); s == linkUp || s == linkMaking {
-		h.mu.Unlock()
+	begins := h.step(l, ask)
+	h.mu.Unlock()
+	if !begins {
 		return true
 	}
-	l.asking = true
-	h.mu.Unlock()
 
-	mine := h.greeting(wantLink)
-	mine.Wire = l.wire.number
+	mine := h.greeting(greeting.WantLink)
+	mine.Wire = l.wire.Number
 	if l.uplink() {
-		mine.Want = wantUplink
+		mine.Want = greeting.WantUplink
 	}
-	var answer *greeting
+	var answer *greeting.Message
 	var release func() bool
 	c, err := h.registry.connect(ctx, l.to, 0)
 	if err == nil {
-		answer, release, err = ask(ctx, c, mine)
+		answer, release, err = greeting.Ask(ctx, c, mine)
 	}
 	busy := false
 	if err == nil {
 		defer release()
 		busy = answer.Busy
-		err = mine.verdict(answer)
+		err = mine.Verdict(answer)
 		if err == nil && l.uplink() {
 			err = h.adopt(answer)
 		}
-		if errors.Is(err, ErrMismatch) {
+		if errors.Is(err, greeting.ErrMismatch) {
 			h.refused.add(err)
 		}
 	}
 
 	h.mu.Lock()
-	l.asking = false
-	up := l.making || l.up()
-	goOn := err == nil && !busy && !up
-	l.making = l.making || goOn
 	if err != nil {
 		l.err = err
 	}
-	h.change(l)
+	goOn := err == nil && !busy && h.step(l, agreed)
+	if !goOn {
+		h.step(l, refused) // unless the neighbour has asked meanwhile
+	}
+	its := l.state != down
 	h.mu.Unlock()
 	if !goOn {
 		if answer != nil {
 			c.Close()
 		}
-		return up
+		return its
 	}
-	who, err := c.peer() // later the device owns the cable
+	who, err := c.Peer() // later the device owns the cable
 	if err != nil {
 		c.Close()
-		h.failed(l, err)
+		h.fail(l, err)
 		return false
 	}
 	dev, err := h.bridge(c, who, mine.Want)
@@ -239,25 +261,22 @@ func (h *hosts) begin(l *nodeLink) bool {
 func (h *hosts) take(l *nodeLink) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.making || l.asking && h.spec.Node < l.to {
-		return false
-	}
-	// The link may be up still, if it is not yet known to be down. Or the
-	// neighbour asked long ago. Then it hangs up now, and the link stays up.
-	l.making = true
-	h.change(l)
-	return true
+	return h.step(l, asked)
 }
 
-// failed ends what take began, with an error.
-func (h *hosts) failed(l *nodeLink, err error) {
+// fail ends the making of a link, with an error. If the neighbour asked long ago, and has hung up since, the link from
+// before is up still.
+func (h *hosts) fail(l *nodeLink, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.making = false
 	if err != nil {
 		l.err = err
 	}
-	h.change(l)
+	if l.up() {
+		h.step(l, kept)
+	} else {
+		h.step(l, failed)
+	}
 }
 
 // finish brings the link up over a bridge on which both sides have agreed, and
@@ -265,7 +284,7 @@ func (h *hosts) failed(l *nodeLink, err error) {
 func (h *hosts) finish(ctx context.Context, l *nodeLink, dev ntb.Device, err error) bool {
 	h.refused.half(err)
 	if err != nil {
-		h.failed(l, err)
+		h.fail(l, err)
 		return false
 	}
 	h.mu.Lock()
@@ -275,136 +294,20 @@ func (h *hosts) finish(ctx context.Context, l *nodeLink, dev ntb.Device, err err
 		old.Close() // the neighbour has made the link again, so the old one must be down
 		<-old.Done()
 	}
-	made, err := h.ring.Load().Link(ctx, dev, l.direction(h.spec))
-	if err == nil && made.ID().Host() != l.to {
-		err = fmt.Errorf("fabric: %v answered for node %d: %w", made.ID(), l.to, link.ErrProtocol)
-		made.Close()
+	came, err := h.ring.Load().Link(ctx, dev, l.direction(h.spec))
+	if err == nil {
+		if err = l.check(came.ID()); err != nil {
+			came.Close()
+		}
 	}
 	if err != nil {
-		h.failed(l, err)
+		h.fail(l, err)
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.ring, l.making, l.absent, l.err = made, false, false, nil
+	l.ring, l.err = came, nil
 	l.ups++
-	h.change(l)
+	h.step(l, made)
 	return true
-}
-
-// lookAgain is how often a way to a node is looked for while there is none. Links
-// of other nodes do not cause a change here.
-const lookAgain = 100 * time.Millisecond
-
-// peer returns a process of another node, over a link or several hops. Process 0 is
-// the owner of that node's links. It waits until ctx ends.
-func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error) {
-	for {
-		h.mu.Lock()
-		changed := h.changed
-		h.mu.Unlock()
-		if node > h.nodes() { // a member may have learnt the number while it waited
-			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", nodeName(node), nodeName(1), nodeName(h.nodes()), syscall.EHOSTUNREACH)
-		}
-		r := h.ring.Load() // nil as long as a member has met no owner
-		var below <-chan struct{}
-		if r != nil {
-			below = r.Changed()
-		}
-		if h.soon(node) && ctx.Err() == nil && h.ctx.Err() == nil {
-			h.wait(ctx, lookAgain, changed, nil)
-			continue
-		}
-		id := link.MakeID(node, process)
-		if r != nil && process == 0 {
-			id = r.Owner(node)
-		}
-		var p *link.Peer
-		err := ring.ErrUnreachable
-		if r != nil && id != 0 {
-			p, err = r.Peer(ctx, id)
-		}
-		switch {
-		case err == nil:
-			return p, nil
-		case h.ctx.Err() != nil:
-			return nil, ErrClosed
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(node), syscall.EHOSTUNREACH)
-		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, link.ErrDown):
-			return nil, err
-		}
-		if why := h.why(node); Misfit(why) {
-			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not help
-		}
-		h.wait(ctx, lookAgain, changed, below)
-	}
-}
-
-// directWithin is how long a dial waits for a link to a neighbour that runs, since the
-// link's state changed, before it takes another way. Connections that take another way
-// stay there, frame by frame, and learn late of the neighbour's end.
-const directWithin = 500 * time.Millisecond
-
-// soon reports whether a link to a node is about to come up.
-func (h *hosts) soon(node int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	soon := false
-	for _, l := range h.links {
-		switch {
-		case l.to != node:
-			continue
-		case l.up() || h.spec.Failover:
-			return false
-		case l.absent && !l.making:
-			// The neighbour did not run at the last check. It may have started
-			// since.
-			if reachable, err := l.by.reachable(l); err != nil || !reachable {
-				continue
-			}
-			l.absent = false
-			h.change(l)
-		}
-		soon = soon || l.err == nil && time.Since(l.since) < h.direct
-	}
-	return soon
-}
-
-// why returns why a node cannot be reached.
-func (h *hosts) why(node int) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var why error
-	for _, l := range h.links {
-		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
-			why = l.why()
-			if l.absent && l.uplink() && h.spec.heir != nil {
-				why = fmt.Errorf("no process owns the links of %s: this one tries to", nodeName(l.to))
-			}
-		}
-	}
-	if why == nil {
-		why = fmt.Errorf("no way leads to %s", nodeName(node))
-	}
-	return why
-}
-
-// why returns why the link is not up. The caller holds mu.
-func (l *nodeLink) why() error {
-	switch {
-	case l.absent && l.uplink():
-		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", nodeName(l.to))
-	case l.uplink() && l.err != nil:
-		return fmt.Errorf("link to the owner of the links of %s: %w", nodeName(l.to), l.err)
-	case l.deserted() && l.by.missing() != nil:
-		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.by.missing())
-	case l.deserted():
-		return fmt.Errorf("no process of %s has come to its end of the bridge", nodeName(l.to))
-	case l.absent:
-		return fmt.Errorf("%s is not there", nodeName(l.to))
-	case l.err != nil:
-		return fmt.Errorf("link to %s: %w", nodeName(l.to), l.err)
-	}
-	return fmt.Errorf("link to %s is just being made", nodeName(l.to))
 }

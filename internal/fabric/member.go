@@ -7,35 +7,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // A member is a process of a host whose links another process owns. It has one
 // link, to the owner, and makes that again as owners do theirs. It takes the plan
 // of the fabric from the first owner that it meets.
 
-// bridges reports whether the cable becomes a bridge unless the greeting is
-// refused.
-func (g *greeting) bridges() bool {
-	return g.Want == wantLink || g.Want == wantUplink || g.Want == wantProcess
-}
-
 // judgeOwn reports whether a greeting of a process of this host is accepted.
-func (h *hosts) judgeOwn(g *greeting) bool {
-	if g.Want == wantProcess {
+func (h *hosts) judgeOwn(g *greeting.Message) bool {
+	if g.Want == greeting.WantProcess {
 		return true
 	}
 	if !h.several() {
 		return false
 	}
 	switch g.Want {
-	case wantUplink:
-		return g.Member && !h.spec.member()
-	case wantCheck:
+	case greeting.WantUplink:
+		return g.Member && !h.spec.IsMember()
+	case greeting.WantCheck:
 		return g.Member
-	case wantOwner:
-		return h.spec.member() && !g.Member
+	case greeting.WantOwner:
+		return h.spec.IsMember() && !g.Member
 	}
 	return false
 }
@@ -44,8 +39,7 @@ func (h *hosts) judgeOwn(g *greeting) bool {
 func (h *hosts) stir() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.change()
 }
 
 // joinOwner compares a member with the owner, if that runs, and makes the link to
@@ -54,13 +48,13 @@ func (h *hosts) joinOwner() error {
 	connect := func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, h.spec.Node, 0) }
 	if ok, err := h.registry.present(h.spec.Node); err == nil && ok {
 		if answer, err := h.check(connect); err == nil {
-			if err := h.greeting("").verdict(answer); err != nil {
+			if err := h.greeting("").Verdict(answer); err != nil {
 				return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
 			}
 		}
 	}
 	h.wg.Go(func() { h.keep(h.links[0]) })
-	if h.spec.heir != nil && h.inherit != nil {
+	if h.spec.Succeeds() && h.inherit != nil {
 		h.wg.Go(h.succeed)
 	}
 	return nil
@@ -68,19 +62,19 @@ func (h *hosts) joinOwner() error {
 
 // adopt takes the plan from the owner's answer. The answer must fit a plan that was
 // taken before.
-func (h *hosts) adopt(answer *greeting) error {
+func (h *hosts) adopt(answer *greeting.Message) error {
 	if h.plan.Load() != nil {
 		return nil
 	}
 	plan := *h.spec
 	plan.Nodes, plan.Lanes, plan.Slots, plan.Frame = answer.Nodes, answer.Lanes, answer.Slots, answer.Frame
-	o := plan.options()
+	o := plan.LinkOptions()
 	o.Member = true
-	if plan.Nodes < minNodes || plan.Nodes > maxNodes || plan.Lanes < 1 {
-		return fmt.Errorf("%w: the owner of the links of %s is of %s", ErrMismatch, nodeName(h.spec.Node), answer.plan())
+	if plan.Nodes < spec.MinNodes || plan.Nodes > spec.MaxNodes || plan.Lanes < 1 {
+		return fmt.Errorf("%w: the owner of the links of %s is of %s", greeting.ErrMismatch, spec.NodeName(h.spec.Node), answer.Plan())
 	}
 	if err := h.joinRing(o); err != nil {
-		return fmt.Errorf("%w: %w", ErrMismatch, err)
+		return fmt.Errorf("%w: %w", greeting.ErrMismatch, err)
 	}
 	h.plan.Store(&plan)
 	return nil
@@ -100,31 +94,23 @@ func (h *hosts) callMembers() {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(h.ctx, checkTimeout)
+			ctx, cancel := context.WithTimeout(h.ctx, greeting.CheckTimeout)
 			defer cancel()
 			c, err := h.registry.connect(ctx, h.spec.Node, process)
 			if err != nil {
 				return
 			}
-			answer, release, err := ask(ctx, c, h.greeting(wantOwner))
+			answer, release, err := greeting.Ask(ctx, c, h.greeting(greeting.WantOwner))
 			if err != nil {
 				return
 			}
 			release()
 			c.Close()
-			if err := h.greeting("").verdict(answer); err != nil {
+			if err := h.greeting("").Verdict(answer); err != nil {
 				h.refused.add(err)
 			}
 		})
 	}
-}
-
-// memberLink is the link to a member.
-type memberLink struct {
-	ring  *ring.Link
-	pid   int // as the member says
-	uid   int // as the kernel says
-	since time.Time
 }
 
 // MemberIs reports whether the link to the process of that number, a member of this host, is one of
@@ -133,7 +119,7 @@ func (f *Fabric) MemberIs(process int, users ...int) bool {
 	f.net.mu.Lock()
 	defer f.net.mu.Unlock()
 	m := f.net.members[process]
-	return m != nil && slices.Contains(users, m.uid)
+	return m != nil && slices.Contains(users, m.member.uid)
 }
 
 // replaceWait is how long the owner waits until a link is down that its member has
@@ -142,7 +128,7 @@ const replaceWait = time.Second
 
 // addMember brings up the link to a member of a user that greeted with g, over a bridge. It removes
 // the member when the link is down.
-func (h *hosts) addMember(ctx context.Context, g *greeting, uid int, dev ntb.Device) {
+func (h *hosts) addMember(ctx context.Context, g *greeting.Message, uid int, dev ntb.Device) {
 	h.mu.Lock()
 	old := h.members[g.Process]
 	h.mu.Unlock()
@@ -156,26 +142,22 @@ func (h *hosts) addMember(ctx context.Context, g *greeting, uid int, dev ntb.Dev
 		case <-ctx.Done():
 		}
 	}
-	made, err := h.ring.Load().Link(ctx, dev, ring.Down)
-	if err == nil && made.ID().Process() != g.Process {
-		err = fmt.Errorf("%w: %v greeted as process %d", ErrMismatch, made.ID(), g.Process)
-		made.Close()
-	}
-	if err != nil {
-		h.refused.add(err) // the member gets the same error, or tries again
+	l := &nodeLink{to: h.spec.Node, member: &member{process: g.Process, pid: g.PID, uid: uid}, state: making}
+	if !h.finish(ctx, l, dev, nil) {
+		h.refused.add(l.err) // the member gets the same error, or tries again
 		return
 	}
-	m := &memberLink{ring: made, pid: g.PID, uid: uid, since: time.Now()}
 	h.mu.Lock()
-	h.members[g.Process] = m
+	h.members[g.Process] = l
 	h.mu.Unlock()
 	select {
-	case <-made.Done():
+	case <-l.ring.Done():
 	case <-h.ctx.Done():
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.members[g.Process] == m {
+	h.step(l, ended)
+	if h.members[g.Process] == l {
 		delete(h.members, g.Process)
 	}
 }

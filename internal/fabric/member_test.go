@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
@@ -27,10 +28,10 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 		name := "ring:" + ownName(t)
 		owners, members := name+"?nodes=3", name+"?spin=1us"
 		a := mustNode(t, backend, members, 2)
-		v := uplinkOf(t, a, linkAbsent)
-		require.Equal(t, status.Link{From: 2, To: 2, Direction: "up", State: linkAbsent, Since: v.Since}, v)
+		v := uplinkOf(t, a, status.Absent)
+		require.Equal(t, status.Link{From: 2, To: 2, Direction: "up", State: status.Absent, Since: v.Since}, v)
 		require.False(t, a.OwnsLinks())
-		host, ok := a.net.spec.findHost("node16", a.net.nodes())
+		host, ok := a.FindNode("node16")
 		require.True(t, ok, "nobody knows better")
 		require.Equal(t, 16, host)
 
@@ -38,14 +39,14 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 			owner := mustNode(t, backend, owners, 2)
 			require.True(t, owner.OwnsLinks())
 			b := mustNode(t, backend, members, 2)
-			uplinkOf(t, a, linkUp)
-			uplinkOf(t, b, linkUp)
-			_, ok = a.net.spec.findHost("node4", a.net.nodes())
+			uplinkOf(t, a, status.Up)
+			uplinkOf(t, b, status.Up)
+			_, ok = a.FindNode("node4")
 			require.False(t, ok)
 			require.Eventually(t, func() bool { return len(membersOf(owner)) == 2 }, testTimeout, time.Millisecond)
 			for i, f := range []*Fabric{a, b} {
 				m := membersOf(owner)[i]
-				require.Equal(t, linkUp, m.State)
+				require.Equal(t, status.Up, m.State)
 				require.Contains(t, []int{a.node.ID().Process(), b.node.ID().Process()}, m.Process)
 				// The link leads to the owner, so a dial needs no other.
 				p, err := f.Peer(t.Context(), owner.node.ID())
@@ -56,7 +57,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 			b.Close()
 			require.Eventually(t, func() bool { return len(membersOf(owner)) == 1 }, testTimeout, time.Millisecond)
 			owner.Close()
-			uplinkOf(t, a, linkAbsent)
+			uplinkOf(t, a, status.Absent)
 		}
 	})
 }
@@ -69,7 +70,7 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		if backend == "shm" {
 			owner := mustNode(t, backend, "ring"+name+"?nodes=3", 2)
 			_, err := openNode(backend, "line"+name+"?spin=1us", 2)
-			require.ErrorIs(t, err, ErrMismatch)
+			require.ErrorIs(t, err, greeting.ErrMismatch)
 			require.ErrorContains(t, err, `a "line"`)
 			require.Positive(t, owner.Refused().Count)
 			owner.Close()
@@ -77,15 +78,15 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		// The member keeps what it has learnt.
 		owner := mustNode(t, backend, "ring"+name+"?nodes=3&lanes=2", 2)
 		member := mustNode(t, backend, "ring"+name+"?spin=1us", 2)
-		uplinkOf(t, member, linkUp)
+		uplinkOf(t, member, status.Up)
 		owner.Close()
 		other := mustNode(t, backend, "ring"+name+"?nodes=4&lanes=2", 2)
-		v := uplinkOf(t, member, linkDown)
+		v := uplinkOf(t, member, status.Down)
 		require.Eventually(t, func() bool { return other.Refused().Count > 0 }, testTimeout, time.Millisecond)
 		// The member may not know more yet than that the link to the first owner has
 		// ended.
 		require.Eventually(t, func() bool {
-			v = uplinkOf(t, member, linkDown)
+			v = uplinkOf(t, member, status.Down)
 			return strings.Contains(v.Error, "nodes do not fit")
 		}, testTimeout, time.Millisecond)
 		for _, text := range []string{v.Error, other.Refused().Last} {
@@ -94,10 +95,10 @@ func TestAMemberAndAnOwnerThatDoNotFit(t *testing.T) {
 		}
 		// Waiting would not help.
 		_, err := member.Owner(t.Context(), 1)
-		require.ErrorIs(t, err, ErrMismatch)
+		require.ErrorIs(t, err, greeting.ErrMismatch)
 		other.Close()
 		mustNode(t, backend, "ring"+name+"?nodes=3&lanes=2", 2)
-		uplinkOf(t, member, linkUp)
+		uplinkOf(t, member, status.Up)
 	})
 }
 

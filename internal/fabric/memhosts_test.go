@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 
 func memNode(t *testing.T, m *MemHosts, node int) *Fabric {
 	t.Helper()
-	spec, err := ParseSpec("mesh:x?node=1&nodes=2&backend=mem&window=131072&spin=0")
+	spec, err := spec.Parse("mesh:x?node=1&nodes=2&backend=mem&window=131072&spin=0")
 	require.NoError(t, err)
 	spec.Node = node
 	f, err := m.Open(spec, func(*Fabric) {})

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
@@ -22,10 +24,10 @@ func (f *Fabric) Reaches(node int) bool {
 // NodeInfo is what this process knows of a node.
 type NodeInfo struct {
 	Node  int
-	Names []string // and addresses, besides its own name
-	Up    bool     // there is a route to it, or it is this node
-	Hops  int      // links on the route; 0 for this node, and without a route
-	Via   Side     // the first of these; "" without a route
+	Names []string  // and addresses, besides its own name
+	Up    bool      // there is a route to it, or it is this node
+	Hops  int       // links on the route; 0 for this node, and without a route
+	Via   spec.Side // the first of these; "" without a route
 	// Left and Right are the states of its links, as the node says: "up", "down", "none" at the end of a line, or
 	// "unknown". They are empty in a mesh, and where there is one node.
 	Left, Right string
@@ -35,7 +37,7 @@ type NodeInfo struct {
 // have changed; it is nil if that never does. A member knows its own node alone until it has met an owner of the links.
 func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 	h := f.net
-	self := NodeInfo{Node: h.spec.Node, Names: h.spec.namesOf(h.spec.Node), Up: true}
+	self := NodeInfo{Node: h.spec.Node, Names: h.spec.Names.Of(h.spec.Node), Up: true}
 	if !h.several() {
 		return []NodeInfo{self}, nil
 	}
@@ -48,7 +50,7 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 	}
 	changed = r.Changed()
 	for _, host := range r.Hosts() {
-		n := NodeInfo{Node: host.Host, Names: h.spec.namesOf(host.Host), Left: host.Left, Right: host.Right}
+		n := NodeInfo{Node: host.Host, Names: h.spec.Names.Of(host.Host), Left: host.Left, Right: host.Right}
 		switch host.State {
 		case "self":
 			n.Up = true
@@ -56,7 +58,7 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 			n.Up, n.Hops, n.Via = true, host.Hops, sideOf[host.Side]
 		default: // what it has said may be long ago
 			if n.Left != "" {
-				n.Left, n.Right = linkUnknown, linkUnknown
+				n.Left, n.Right = status.Unknown, status.Unknown
 			}
 		}
 		nodes = append(nodes, n)
@@ -64,4 +66,4 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 	return nodes, changed
 }
 
-var sideOf = map[string]Side{ring.Left.String(): Left, ring.Right.String(): Right, ring.Direct.String(): Direct}
+var sideOf = map[string]spec.Side{ring.Left.String(): spec.Left, ring.Right.String(): spec.Right, ring.Direct.String(): spec.Direct}

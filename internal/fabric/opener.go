@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -51,18 +51,19 @@ func (w *attachedWire) reachable(*nodeLink) (bool, error) { return true, nil }
 func (w *attachedWire) open(l *nodeLink) bool {
 	h := w.hosts
 	h.mu.Lock()
-	l.asking, l.since = true, time.Now()
+	h.step(l, ask)
 	h.mu.Unlock()
 	dev, err := w.attachment.Open(h.ctx)
 	h.mu.Lock()
-	l.asking = false
 	if err == nil {
-		l.making, l.err = true, nil // the neighbour has come
-		h.change(l)
+		h.step(l, agreed) // the neighbour has come
+		l.err = nil
+	} else {
+		h.step(l, refused)
 	}
 	h.mu.Unlock()
 	if err == nil {
-		dev, _ = h.spec.wrap(dev, nil)
+		dev, _ = wrap(h.spec, dev, nil)
 		if h.spec.Puts {
 			dev, err = h.halve(l, dev)
 		}
@@ -88,10 +89,10 @@ func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
 	switch {
 	case ok && w.said != "":
 		w.said = ""
-		slog.Info("fabric: the link has come up", "to", nodeName(l.to))
+		slog.Info("fabric: the link has come up", "to", spec.NodeName(l.to))
 	case !ok && w.hosts.ctx.Err() == nil && err.Error() != w.said:
 		w.said = err.Error()
-		slog.Warn("fabric: there is no link, it is tried again", "to", nodeName(l.to), "reason", err)
+		slog.Warn("fabric: there is no link, it is tried again", "to", spec.NodeName(l.to), "reason", err)
 	}
 }
 
@@ -99,7 +100,7 @@ func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
 func (w *attachedWire) ended(l *nodeLink, why error) {
 	if w.hosts.ctx.Err() == nil {
 		w.said = why.Error()
-		slog.Warn("fabric: the link has gone down", "to", nodeName(l.to), "reason", why)
+		slog.Warn("fabric: the link has gone down", "to", spec.NodeName(l.to), "reason", why)
 	}
 }
 
@@ -120,13 +121,13 @@ func (h *hosts) attachWires() error {
 		if l.uplink() {
 			continue
 		}
-		a, err := h.spec.attach(l.wire.from(h.spec.Kind, h.spec.Node))
+		a, err := h.spec.AttachWire(l.wire)
 		if err == nil && a == nil && h.spec.Puts {
 			err = errors.New("option puts=window: want a bridge, as in right=ntb, right=ivshmem:/PATH or right=file:/PATH")
 		}
 		if err != nil {
 			h.detachWires()
-			return fmt.Errorf("attach the wire to %s: %w", nodeName(l.to), err)
+			return fmt.Errorf("attach the wire to %s: %w", spec.NodeName(l.to), err)
 		}
 		if a != nil {
 			l.by = &attachedWire{hosts: h, attachment: a}

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/census"
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -20,30 +23,30 @@ func TestNodesShareADirectory(t *testing.T) {
 	require.NoError(t, os.Mkdir(path, 0o700))
 	var all []*Fabric
 	for node := 1; node <= 3; node++ {
-		spec, err := ParseSpec(fmt.Sprintf("line:%s?node=%d&nodes=3", path, node))
+		spec, err := spec.Parse(fmt.Sprintf("line:%s?node=%d&nodes=3", path, node))
 		require.NoError(t, err)
 		f, err := Open(spec, func(*Fabric) {})
 		require.NoError(t, err)
 		all = append(all, f)
 	}
 	require.Eventually(t, func() bool {
-		top, err := ReadTopology(t.Context(), "line:"+path+"?owner=0")
+		top, err := census.ReadTopology(t.Context(), "line:"+path+"?owner=0")
 		require.NoError(t, err)
 		up := 0
 		for _, w := range top.Wires {
-			if w.State == linkUp {
+			if w.State == status.Up {
 				up++
 			}
 		}
 		return len(top.Views) == 3 && up == 2
 	}, testTimeout, testTimeout/1000)
-	_, err := ReadTopology(t.Context(), "line:"+path+"?owner=,")
+	_, err := census.ReadTopology(t.Context(), "line:"+path+"?owner=,")
 	require.ErrorContains(t, err, "option owner: want users")
-	_, err = ReadTopology(t.Context(), "line:"+path+"/none")
+	_, err = census.ReadTopology(t.Context(), "line:"+path+"/none")
 	require.ErrorContains(t, err, "no node of line:"+path+"/none runs on this machine")
-	spec, err := ParseSpec(fmt.Sprintf("line:%s?node=1", path))
+	s, err := spec.Parse(fmt.Sprintf("line:%s?node=1", path))
 	require.NoError(t, err)
-	board, err := OpenBoard(spec)
+	board, err := spec.OpenBoard(s)
 	require.NoError(t, err)
 	require.NoError(t, board.Close())
 	for _, f := range all {

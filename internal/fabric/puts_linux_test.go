@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/heapmem"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -17,7 +19,7 @@ import (
 )
 
 // heapOf maps the part of a HeapWindow that is this side's.
-func heapOf(t *testing.T, w *HeapWindow) []byte {
+func heapOf(t *testing.T, w *heapmem.Window) []byte {
 	t.Helper()
 	heap, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
@@ -35,8 +37,8 @@ func TestAHeapHasItsMemoryForItself(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Truncate(file, 12<<20))
 	name := fmt.Sprintf("heaps-%d-%08x", os.Getpid(), rand.Uint32())
-	t.Cleanup(func() { require.NoError(t, Remove(name)) })
-	var specs [nodes + 1]*Spec
+	t.Cleanup(func() { require.NoError(t, spec.Remove(name)) })
+	var specs [nodes + 1]*spec.Spec
 	var fabrics [nodes + 1]*Fabric
 	open := func(node int) {
 		text := fmt.Sprintf("mesh:%s?node=%d&nodes=%d&puts=window&heap=1048576", name, node, nodes)
@@ -46,13 +48,13 @@ func TestAHeapHasItsMemoryForItself(t *testing.T) {
 			}
 		}
 		var err error
-		specs[node], err = ParseSpec(text)
+		specs[node], err = spec.Parse(text)
 		require.NoError(t, err)
 		fabrics[node], err = Open(specs[node], func(*Fabric) {})
 		require.NoError(t, err)
 		t.Cleanup(fabrics[node].Close)
 	}
-	window := func(node int) *HeapWindow {
+	window := func(node int) *heapmem.Window {
 		w, err := OpenHeapWindow(t.Context(), specs[node])
 		require.NoError(t, err)
 		if w != nil {
@@ -81,7 +83,7 @@ func TestAHeapHasItsMemoryForItself(t *testing.T) {
 	require.NoError(t, first.Close())
 	require.Nil(t, window(1), "a neighbour may store what the first heap was sent")
 
-	v, _ := windowed.Load(specs[1].windowKey())
+	v, _ := windowed.Load(keyOf(specs[1]))
 	h := v.(*hosts)
 	again := func(node int) { // a process ends, and another one comes
 		h.mu.Lock()

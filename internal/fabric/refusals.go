@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbshm"
@@ -87,7 +88,7 @@ func (r *refusals) view() Refusals {
 
 // Misfit reports whether a link was refused because the two sides differ.
 func Misfit(err error) bool {
-	for _, e := range []error{ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrUnfit, link.ErrVersion, ntb.ErrVersion, ntb.ErrInUse} {
+	for _, e := range []error{greeting.ErrMismatch, ring.ErrMismatch, ring.ErrSameID, ring.ErrUnfit, link.ErrVersion, ntb.ErrVersion, ntb.ErrInUse} {
 		if errors.Is(err, e) {
 			return true
 		}

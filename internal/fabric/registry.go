@@ -2,9 +2,8 @@ package fabric
 
 import (
 	"context"
-	"io"
-	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -45,19 +44,16 @@ type registry interface {
 
 // cable joins two processes before they have a bridge.
 type cable interface {
-	io.ReadWriteCloser
-	SetDeadline(time.Time) error
-	// peer returns the user of the process at the other end.
-	peer() (hostdir.Peer, error)
-	// takeFiles lets the other end send files. It is called before this end's part of a greeting, unless
-	// both then hang up.
-	takeFiles() error
+	greeting.Cable
 	// bridge makes this end of a bridge. Its window has window bytes, 0 for the
 	// kind's own size. It has at least doorbells doorbell bits. Both sides call it,
 	// before the deadline. The bridge owns the cable from then on. On error the
 	// cable is closed.
 	bridge(window, doorbells int) (ntb.Device, error)
 }
+
+// HandoverTime is how long a dial waits, at most, for the next holder of a port that was handed over.
+const HandoverTime = hostdir.HandoverTime
 
 // Claims are what a process has on its host, where others find it.
 type Claims interface {

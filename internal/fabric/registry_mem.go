@@ -12,6 +12,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 )
@@ -79,7 +80,7 @@ type memRegistry struct {
 }
 
 // Open opens the node that spec names, for tests. The spec's name is ignored.
-func (h *MemHosts) Open(spec *Spec, start func(*Fabric)) (*Fabric, error) {
+func (h *MemHosts) Open(spec *spec.Spec, start func(*Fabric)) (*Fabric, error) {
 	n, err := openMemHosts(spec, h)
 	if err != nil {
 		return nil, err
@@ -311,9 +312,9 @@ type memCable struct {
 	end  int // 0 or 1
 }
 
-func (c *memCable) peer() (hostdir.Peer, error) { return hostdir.Self(), nil }
+func (c *memCable) Peer() (hostdir.Peer, error) { return hostdir.Self(), nil }
 
-func (c *memCable) takeFiles() error { return nil }
+func (c *memCable) TakeFiles() error { return nil }
 
 func (c *memCable) bridge(window, _ int) (ntb.Device, error) {
 	if window == 0 {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -38,7 +40,7 @@ func (h *hosts) serve(accepted func(ntb.Device)) {
 				}
 				continue
 			}
-			who, err := c.peer() // later the device owns the cable
+			who, err := c.Peer() // later the device owns the cable
 			if err != nil {
 				h.refused.half(err)
 				h.turnAway(c, err)
@@ -65,7 +67,7 @@ func (h *hosts) turnAway(c cable, why error) {
 		answer := h.greeting("")
 		answer.Refused, answer.Full = why.Error(), true
 		_ = c.SetDeadline(time.Now().Add(refuseTimeout)) // it is the first on this cable, so it does not wait
-		_ = writeGreeting(c, answer)                     // or the other side finds that this one hangs up
+		_ = greeting.Write(c, answer)                    // or the other side finds that this one hangs up
 	}
 	c.Close()
 }
@@ -110,7 +112,7 @@ func (h *hosts) answer(c cable, who Peer, g *admission, tooMany error) {
 		h.finish(ctx, l, dev, err)
 	case err != nil:
 		h.refused.check(err)
-	case asks.Want == wantUplink:
+	case asks.Want == greeting.WantUplink:
 		h.addMember(ctx, asks, who.UID, dev)
 	default:
 		h.accepted(dev)
@@ -119,18 +121,18 @@ func (h *hosts) answer(c cable, who Peer, g *admission, tooMany error) {
 
 // agree reads a greeting and answers it. It returns the greeting if the cable becomes a bridge,
 // with the link for that, if it is one to another node. If tooMany is not nil, it refuses.
-func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (asks *greeting, l *nodeLink) {
+func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (asks *greeting.Message, l *nodeLink) {
 	deadline, _ := ctx.Deadline()
 	_ = c.SetDeadline(deadline)
-	g, err := readGreeting(c, maxGreeting)
+	g, err := greeting.Read(c, greeting.MaxMessage)
 	if err != nil {
-		if errors.Is(err, errGreeting) {
+		if errors.Is(err, greeting.ErrNoGreeting) {
 			h.refused.add(err)
 		}
 		return nil, nil
 	}
 	answer := h.greeting("")
-	if g.Want == wantFile && g.Version == greetingVersion && tooMany == nil {
+	if g.Want == greeting.WantFile && g.Version == greeting.Version && tooMany == nil {
 		h.lend(c, who, g, answer)
 		return nil, nil
 	}
@@ -141,16 +143,16 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 		h.refused.add(err)
 	}
 	err = nil
-	goesOn := answer.Refused == "" && !answer.Busy && g.bridges()
+	goesOn := answer.Refused == "" && !answer.Busy && g.Bridges()
 	if goesOn {
-		err = c.takeFiles()
+		err = c.TakeFiles()
 	}
 	if err == nil {
-		err = writeGreeting(c, answer)
+		err = greeting.Write(c, answer)
 	}
 	if err != nil || !goesOn {
 		if l != nil && !answer.Busy {
-			h.failed(l, err)
+			h.fail(l, err)
 		}
 		return nil, nil
 	}
@@ -159,40 +161,40 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 
 // lend answers a process of a user that asks for a file. Whether it would fit into the fabric does
 // not matter.
-func (h *hosts) lend(c cable, who Peer, g, answer *greeting) {
-	f, err := findLent(g.Key, who)
+func (h *hosts) lend(c cable, who Peer, g, answer *greeting.Message) {
+	f, err := heapmem.Lent(g.Key, who)
 	to, ok := c.(interface {
-		sendFile(frame []byte, f *os.File) error
+		SendFile(frame []byte, f *os.File) error
 	})
 	if err == nil && !ok {
-		err = errNoFile
+		err = heapmem.ErrNoFile
 	}
 	if err != nil {
 		answer.Refused = err.Error()
 		h.refused.add(fmt.Errorf("pid %d, uid %d asks for a file: %w", who.PID, who.UID, err))
-		_ = writeGreeting(c, answer) // the other side hangs up if it does not get it
+		_ = greeting.Write(c, answer) // the other side hangs up if it does not get it
 		return
 	}
-	frame, err := answer.frame()
+	frame, err := answer.Bytes()
 	if err == nil {
-		_ = to.sendFile(frame, f) // likewise
+		_ = to.SendFile(frame, f) // likewise
 	}
 }
 
 // judge decides how to answer a greeting of a process of a user. If it returns a link and the answer is
 // not busy, the caller makes that link.
-func (h *hosts) judge(who Peer, g, answer *greeting) (*nodeLink, error) {
-	if g.Want == wantStatus && g.Version == greetingVersion {
+func (h *hosts) judge(who Peer, g, answer *greeting.Message) (*nodeLink, error) {
+	if g.Want == greeting.WantStatus && g.Version == greeting.Version {
 		trusted := who.UID == 0 || who.UID == os.Geteuid()
 		if answer.Status = h.status(trusted); !trusted {
 			answer.Status = answer.Status.ForOthers()
 		}
 		return nil, nil
 	}
-	if g.Want == wantOwner {
+	if g.Want == greeting.WantOwner {
 		h.stir() // if it does not fit, the error of the link shows that
 	}
-	if err := answer.fits(g); err != nil {
+	if err := answer.Fits(g); err != nil {
 		return nil, err
 	}
 	switch {
@@ -200,17 +202,17 @@ func (h *hosts) judge(who Peer, g, answer *greeting) (*nodeLink, error) {
 		return nil, nil
 	case g.Node == h.spec.Node:
 		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
-			ErrMismatch, g.Node, os.Getpid(), g.PID)
-	case g.Want == wantCheck:
+			greeting.ErrMismatch, g.Node, os.Getpid(), g.PID)
+	case g.Want == greeting.WantCheck:
 		return nil, nil
-	case g.Want == wantLink && !g.Member:
+	case g.Want == greeting.WantLink && !g.Member:
 		for _, l := range h.links {
-			if l.wire.number == g.Wire && l.to == g.Node && l.bySocket() {
+			if l.wire.Number == g.Wire && l.to == g.Node && l.bySocket() {
 				answer.Busy = !h.take(l)
 				return l, nil
 			}
 		}
-		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", ErrMismatch, g.Wire, g.Node, h.spec.Node)
+		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", greeting.ErrMismatch, g.Wire, g.Node, h.spec.Node)
 	}
-	return nil, fmt.Errorf("%w: node %d wants %.20q", ErrMismatch, g.Node, g.Want)
+	return nil, fmt.Errorf("%w: node %d wants %.20q", greeting.ErrMismatch, g.Node, g.Want)
 }

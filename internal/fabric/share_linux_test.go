@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
@@ -17,18 +19,18 @@ import (
 )
 
 // sharers returns a function that parses the spec of a process of a line of two nodes. It is removed after the test.
-func sharers(t *testing.T) func(node int, options string) *Spec {
+func sharers(t *testing.T) func(node int, options string) *spec.Spec {
 	name := fmt.Sprintf("share-%d-%08x", os.Getpid(), rand.Uint32())
-	t.Cleanup(func() { require.NoError(t, Remove(name)) })
-	return func(node int, options string) *Spec {
-		s, err := ParseSpec(fmt.Sprintf("line:%s?node=%d&nodes=2&window=131072%s", name, node, options))
+	t.Cleanup(func() { require.NoError(t, spec.Remove(name)) })
+	return func(node int, options string) *spec.Spec {
+		s, err := spec.Parse(fmt.Sprintf("line:%s?node=%d&nodes=2&window=131072%s", name, node, options))
 		require.NoError(t, err)
 		return s
 	}
 }
 
 // sharer opens the fabric as a process that owns the links when nobody else does.
-func sharer(t *testing.T, s *Spec) *Fabric {
+func sharer(t *testing.T, s *spec.Spec) *Fabric {
 	t.Helper()
 	f, err := Open(s, inherits)
 	require.NoError(t, err)
@@ -52,7 +54,7 @@ func TestProcessesShareLinks(t *testing.T) {
 	}
 	first.Close()
 	for i, f := range members {
-		require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == linkUp && l.Ups > ups[i] }, testTimeout, firstPause)
+		require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
 		reaches(t, f, 2)
 	}
 	reaches(t, other, 1)
@@ -83,18 +85,18 @@ func TestManyProcessesShareLinks(t *testing.T) {
 // ends of its own owns the links, or fails.
 func TestWhoMayNotShareLinks(t *testing.T) {
 	leak.Check(t)
-	spec := sharers(t)
-	sharer(t, spec(2, ""))
-	forbidden := spec(1, "&share=1&right=ntb:0000:00:00.0")
-	forbidden.attachBridge = func(string, ntbkernel.Options) (bridgeEnd, error) {
+	s := sharers(t)
+	sharer(t, s(2, ""))
+	forbidden := s(1, "&share=1&right=ntb:0000:00:00.0")
+	forbidden.AttachBridge = func(string, ntbkernel.Options) (spec.BridgeEnd, error) {
 		return nil, fmt.Errorf("open it: %w", syscall.EACCES)
 	}
 	poor := sharer(t, forbidden)
 	require.False(t, poor.OwnsLinks())
-	sharer(t, spec(1, "&share=1")) // owns the links at once, or when poor has found out again that it may not
+	sharer(t, s(1, "&share=1")) // owns the links at once, or when poor has found out again that it may not
 	reaches(t, poor, 2)
-	supplied := spec(1, "&share=1")
-	supplied.Attach = func(Wire) (ntb.Attachment, error) { return nil, nil }
+	supplied := s(1, "&share=1")
+	supplied.Attach = func(spec.Wire) (ntb.Attachment, error) { return nil, nil }
 	_, err := Open(supplied, inherits)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }

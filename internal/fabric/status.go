@@ -1,22 +1,16 @@
 package fabric
 
 import (
-	"errors"
 	"slices"
-	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ring"
 )
 
-// maxListed is how many connections a process serves one by one, and maxPeerings with how many
-// processes: an answer has at most maxAnswer bytes.
-const (
-	maxListed      = 2048
-	maxPeerings    = 8192
-	maxConnections = 1 << 30
-)
+// maxListed is how many connections a process serves one by one, since an answer has a limit.
+const maxListed = 2048
 
 // Describe has f report the connections of this process to those who ask, with or without counters, and how much warm
 // memory there is and may be. It is called before any peer can come up.
@@ -43,7 +37,7 @@ func (h *hosts) status(counters bool) *status.Process {
 			p.Connections = h.connections(true)
 		} else {
 			sums := status.Counted(all)
-			p.Connections = sums[:min(len(sums), maxPeerings)]
+			p.Connections = sums[:min(len(sums), greeting.MaxPeerings)]
 		}
 	}
 	h.mu.Lock()
@@ -54,7 +48,7 @@ func (h *hosts) status(counters bool) *status.Process {
 	}
 	for _, up := range p.Links {
 		if m := h.members[up.Process]; m != nil && up.Direction == ring.Down.String() {
-			up.PID, up.Since = m.pid, time.Since(m.since).Seconds()
+			up.PID, up.Since = m.member.pid, time.Since(m.since).Seconds()
 			links = append(links, up)
 		}
 	}
@@ -65,23 +59,18 @@ func (h *hosts) status(counters bool) *status.Process {
 // statusOf returns the status of a link. It takes counters and epochs from up, the links of the node
 // that are up. The caller holds h.mu.
 func (h *hosts) statusOf(l *nodeLink, up []status.Link) status.Link {
-	direction, state := l.direction(h.spec).String(), l.state()
+	direction, state := l.direction(h.spec).String(), l.shown()
 	s := status.Link{From: h.spec.Node, To: l.to, Direction: direction}
-	if i := slices.IndexFunc(up, func(u status.Link) bool { return u.Direction == direction && u.To == l.to }); i >= 0 && state == linkUp {
+	if i := slices.IndexFunc(up, func(u status.Link) bool { return u.Direction == direction && u.To == l.to }); i >= 0 && state == status.Up {
 		s = up[i]
 	}
-	s.Wire, s.State, s.Ups, s.Since = l.wire.number, state, l.ups, time.Since(l.since).Seconds()
+	s.Wire, s.State, s.Ups, s.Since = l.wire.Number, state, l.ups, time.Since(l.since).Seconds()
 	switch missing := l.by.missing(); {
-	case state == linkUp:
+	case state == status.Up:
 	case missing != nil:
 		s.Error = missing.Error()
 	case l.err != nil:
 		s.Error = l.err.Error()
 	}
 	return s
-}
-
-// isAbsent reports whether an error means that a node does not run.
-func isAbsent(err error) bool {
-	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -64,7 +66,7 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leak.Check(t)
-			spec, err := ParseSpec("shm:" + ownName(t))
+			spec, err := spec.Parse("shm:" + ownName(t))
 			require.NoError(t, err)
 			var both [2]*Fabric
 			for i := range both {
@@ -75,7 +77,7 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 			f, other := both[0], both[1]
 			cable, err := other.net.registry.connect(t.Context(), f.Host(), f.Node().ID().Process())
 			require.NoError(t, err)
-			answer, release, err := ask(t.Context(), cable, other.net.greeting(wantProcess))
+			answer, release, err := greeting.Ask(t.Context(), cable, other.net.greeting(greeting.WantProcess))
 			require.NoError(t, err)
 			require.True(t, release())
 			require.Empty(t, answer.Refused)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -138,7 +138,7 @@ func TestADeathDuringOpenIsNoticed(t *testing.T) {
 	o.PE = 2
 	w, err := newWorld(t.Context(), o, true)
 	require.NoError(t, err)
-	w.spec, err = fabric.ParseSpec(o.Fabric)
+	w.spec, err = spec.Parse(o.Fabric)
 	require.NoError(t, err)
 	w.fabric, err = sdp.Open(o.Fabric)
 	require.NoError(t, err)

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/stretchr/testify/require"
 )
@@ -14,10 +15,10 @@ import (
 // commonOf returns the options of a PE of two, whose heap is in memory that is common to two nodes.
 func commonOf(t *testing.T, file string, pe int) options {
 	t.Helper()
-	spec, err := fabric.ParseSpec(fmt.Sprintf("line:x?node=%d&nodes=2&heap=%d&%s=file:%s", pe+1, 16<<20, []string{"right", "left"}[pe], file))
+	spec, err := spec.Parse(fmt.Sprintf("line:x?node=%d&nodes=2&heap=%d&%s=file:%s", pe+1, 16<<20, []string{"right", "left"}[pe], file))
 	require.NoError(t, err)
 	o := options{Options: Options{PE: pe, N: 2}}
-	o.common, err = spec.OpenHeaps(t.Context())
+	o.common, err = heapmem.OpenCommon(t.Context(), spec)
 	require.NoError(t, err)
 	require.NoError(t, o.fitCommon(spec.Nodes, true))
 	return o
@@ -34,7 +35,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 		w, err := newWorld(t.Context(), o, false)
 		require.NoError(t, err)
 		defer w.release()
-		w.spec, err = fabric.ParseSpec("line:x?node=1&nodes=2")
+		w.spec, err = spec.Parse("line:x?node=1&nodes=2")
 		require.NoError(t, err)
 		all[pe] = w
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -93,7 +95,7 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 		p.Reach(m)
 		return nil
 	}
-	f, err := fabric.FetchFile(ctx, w.spec, h.Node, w.port(h.PE), h.Token)
+	f, err := heapmem.Fetch(ctx, w.spec, h.Node, w.port(h.PE), h.Token)
 	if err != nil {
 		return fmt.Errorf("its heap: %w", err)
 	}
@@ -124,7 +126,7 @@ func (w *World) dial(ctx context.Context, pe int) (net.Conn, error) {
 		for i := range max(1, w.spec.Nodes) {
 			host := "localhost"
 			if w.spec.Nodes > 0 {
-				host = fabric.NodeName((pe+i)%w.spec.Nodes + 1)
+				host = spec.NodeName((pe+i)%w.spec.Nodes + 1)
 			}
 			var c net.Conn
 			c, err = w.dialHost(ctx, d, host+":"+port)

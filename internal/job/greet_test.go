@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -77,7 +77,7 @@ func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
 		require.NoError(t, err)
 		defer w.heap.Close()
 		defer symheap.ForgetGo(w.token)
-		w.spec, err = fabric.ParseSpec("mem:x")
+		w.spec, err = spec.Parse("mem:x")
 		require.NoError(t, err)
 		if w.fence {
 			t.Skip("there is no membarrier")

@@ -13,9 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/onesided"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -71,15 +72,15 @@ func (o *options) launched() error {
 
 func open(ctx context.Context, o options) (*World, error) {
 	if o.Fabric == "" {
-		o.Fabric = os.Getenv(fabric.EnvFabric)
+		o.Fabric = os.Getenv(spec.EnvFabric)
 	}
 	if o.Fabric == "" {
-		o.Fabric, o.ownFabric = fabric.OfJob("shmem", o.Job), true
+		o.Fabric, o.ownFabric = spec.OfJob("shmem", o.Job), true
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
 	}
-	spec, err := fabric.ParseSpec(o.Fabric)
+	spec, err := spec.Parse(o.Fabric)
 	if err != nil && o.N > 1 {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func open(ctx context.Context, o options) (*World, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if o.N > 1 {
-		o.common, err = spec.OpenHeaps(ctx)
+		o.common, err = heapmem.OpenCommon(ctx, spec)
 		switch {
 		case err != nil:
 		case o.common != nil:
@@ -183,7 +184,7 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	if fd, _ := w.heap.File(); fd >= 0 && w.opts.common == nil && w.window == nil {
-		if w.recall, err = fabric.LendFile(w.token, fd); err != nil {
+		if w.recall, err = heapmem.Lend(w.token, fd); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 )
@@ -56,8 +56,8 @@ type options struct {
 	inProcess bool // several PEs share this process
 	ownFabric bool // no fabric was named
 	launcher  *launch.Job
-	turn      int64         // how many jobs this process has left in order before, which its launcher started
-	common    *fabric.Heaps // the memory in which all PEs have their heaps; nil if each heap is a file of its own
+	turn      int64           // how many jobs this process has left in order before, which its launcher started
+	common    *heapmem.Common // the memory in which all PEs have their heaps; nil if each heap is a file of its own
 }
 
 // Limits of Options.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
@@ -34,7 +35,7 @@ func windowHead(n int) int { return int(symheap.Shared + collective.AreaBytes(n)
 func (w *World) windowObjects() int { return min(w.heap.Objects+w.opts.Static, w.heap.Size) }
 
 // windowTo returns what a neighbour's bridge has for heaps, nil if it has nothing.
-func (w *World) windowTo(node int) *fabric.HeapSession {
+func (w *World) windowTo(node int) *heapmem.Session {
 	if w.window == nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ func (w *World) windowTo(node int) *fabric.HeapSession {
 
 // session returns what the bridge to another PE has for heaps, if both PEs have it of the same session, and that is up. Then
 // the connection from which its hello came is over the same link, and ends with it.
-func (w *World) session(h *hello) *fabric.HeapSession {
+func (w *World) session(h *hello) *heapmem.Session {
 	if s := w.windowTo(h.Node); s != nil && h.Window == s.Far && s.Up() {
 		return s
 	}
@@ -58,7 +59,7 @@ func (w *World) marked(h *hello) bool {
 }
 
 // across returns the window of a neighbour. All heaps have one size.
-func (w *World) across(s *fabric.HeapSession) *onesided.Window {
+func (w *World) across(s *heapmem.Session) *onesided.Window {
 	head, objects, me := windowHead(len(w.peers)), w.windowObjects(), w.spec.Node
 	return &onesided.Window{Window: s.Out.Slice(0, min(s.Out.Len(), head+w.heap.Size-objects)),
 		Head: uintptr(head), Objects: uintptr(objects), Order: s.Order, Load: s.Load,

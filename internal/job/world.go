@@ -12,11 +12,12 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/collective"
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/launch"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -55,12 +56,12 @@ type World struct {
 // attachment is how a PE is reached by the others. It is immutable, and zero, but for fence,
 // for the only PE of a job.
 type attachment struct {
-	spec   *fabric.Spec
+	spec   *spec.Spec
 	fabric *sdp.Fabric
 	ln     net.Listener
-	window *fabric.HeapWindow // of which parts of the heap are; nil if there is none
-	recall func()             // ends the loan of the heap; nil if that cannot be mapped
-	fence  bool               // a PE that stores to the heap makes a barrier, since this one has no membarrier
+	window *heapmem.Window // of which parts of the heap are; nil if there is none
+	recall func()          // ends the loan of the heap; nil if that cannot be mapped
+	fence  bool            // a PE that stores to the heap makes a barrier, since this one has no membarrier
 }
 
 // joining is how far the PEs of a job have found each other.
@@ -421,7 +422,7 @@ func (w *World) release() {
 	if w.fabric != nil {
 		w.fabric.Close()
 		if w.opts.ownFabric {
-			_ = fabric.Remove(w.spec.Name) // this was the last PE
+			_ = spec.Remove(w.spec.Name) // this was the last PE
 		}
 	}
 	symheap.ForgetGo(w.token)

@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/census"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,7 +19,7 @@ import (
 // written returns how many bytes the PE of node 1 has written to connections.
 func written(t *testing.T) (n uint64) {
 	t.Helper()
-	f, err := fabric.ReadTopology(t.Context(), "line:"+fabrictest.Name(t))
+	f, err := census.ReadTopology(t.Context(), "line:"+fabrictest.Name(t))
 	require.NoError(t, err)
 	require.Len(t, f.Views, 2)
 	require.NotEmpty(t, f.Views[0].Connections)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -78,18 +78,18 @@ func register(ctx context.Context, spec string, all []served) (*registration, er
 
 // openBoard opens the board of the fabric. Where the system has no SDP, and so no
 // fabrics, it returns nil without an error.
-func openBoard(spec string) (*hostdir.Board, error) {
+func openBoard(own string) (*hostdir.Board, error) {
 	var board *hostdir.Board
-	var s *fabric.Spec
+	var s *spec.Spec
 	var err error
-	if spec == "" {
-		spec, _, err = fabric.Default()
+	if own == "" {
+		own, _, err = spec.Default()
 	}
 	if err == nil {
-		s, err = fabric.ParseSpec(spec)
+		s, err = spec.Parse(own)
 	}
 	if err == nil {
-		board, err = fabric.OpenBoard(s)
+		board, err = spec.OpenBoard(s)
 	}
 	if errors.Is(err, ntb.ErrNotSupported) {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
@@ -117,20 +117,20 @@ func TestLoopsAreFoundInAnyGraph(t *testing.T) {
 }
 
 func TestNoiseOnTheBoardIsAnError(t *testing.T) {
-	spec := "shm:" + fabrictest.Name(t)
-	s, err := fabric.ParseSpec(spec)
+	own := "shm:" + fabrictest.Name(t)
+	s, err := spec.Parse(own)
 	require.NoError(t, err)
 	e := newEnv(t)
-	board, err := fabric.OpenBoard(s)
+	board, err := spec.OpenBoard(s)
 	require.NoError(t, err)
 	defer board.Close()
 	_, err = board.Post(context.Background(), []byte("noise"))
 	require.NoError(t, err)
 	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Map{})
-	_, err = register(context.Background(), spec, []served{{f, f.m}})
+	_, err = register(context.Background(), own, []served{{f, f.m}})
 	require.ErrorContains(t, err, "cannot read what another process says of its maps")
 	require.NoError(t, board.Close())
-	r, err := register(context.Background(), spec, []served{{f, f.m}})
+	r, err := register(context.Background(), own, []served{{f, f.m}})
 	require.NoError(t, err)
 	r.Close()
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -72,12 +72,12 @@ type Fabric struct {
 	Whose  string // its name, and for which processes it is
 	Shares bool   // the first process of the node owns the links, and one of the others when it has ended
 
-	spec *fabric.Spec
+	spec *spec.Spec
 }
 
 // hasAddress reports whether the fabric gives an address to a host.
 func (f Fabric) hasAddress(a netip.Addr) bool {
-	_, ok := f.spec.NodeOf(a)
+	_, ok := f.spec.Names.NodeOf(a)
 	return ok
 }
 
@@ -93,11 +93,11 @@ func (f Fabric) hasAddresses() bool {
 
 // findFabric returns the fabric of this process.
 func findFabric() (Fabric, error) {
-	text, _, err := fabric.Default()
+	text, _, err := spec.Default()
 	if err != nil {
 		return Fabric{}, err
 	}
-	spec, err := fabric.ParseSpec(text)
+	spec, err := spec.Parse(text)
 	if err != nil {
 		return Fabric{}, err
 	}

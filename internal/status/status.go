@@ -53,6 +53,15 @@ type Host struct {
 	Side      string `json:"side,omitempty"` // Direction, or where the owner sends a member's frames
 }
 
+// States of a link.
+const (
+	Up      = "up"
+	Making  = "making"
+	Absent  = "absent"  // the neighbour does not run
+	Down    = "down"    // the neighbour runs, and the error says why there is no link
+	Unknown = "unknown" // of two nodes of other machines, in a mesh
+)
+
 // Link is an end of a link with lanes. Frames and bytes are counted since it came up; bytes include
 // the frames' headers. Where a Link stands for both ends, in Fabric.Wires, it has the state alone.
 type Link struct {
@@ -62,7 +71,7 @@ type Link struct {
 	Process   int     `json:"process,omitempty"`   // at the other end
 	PID       int     `json:"pid,omitempty"`       // of that, if it is a member
 	Direction string  `json:"direction,omitempty"` // "left", "right", "direct"; "up" to the owner, "down" to a member
-	State     string  `json:"state"`               // "up", "making", "absent", "down", "unknown"
+	State     string  `json:"state"`               // Up, Making, Absent, Down or Unknown
 	Error     string  `json:"error,omitempty"`     // why it is not up
 	Ups       int     `json:"ups,omitempty"`       // how often it came up
 	Since     float64 `json:"since_s,omitempty"`   // how long the state has lasted

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -49,7 +50,7 @@ func Name(t testing.TB) string {
 // does not wait, since the test has often stopped half-way.
 func remove(name string, failed bool) error {
 	for end := time.Now().Add(endTimeout); ; time.Sleep(time.Millisecond) {
-		err := fabric.Remove(name)
+		err := spec.Remove(name)
 		switch {
 		case err == nil || errors.Is(err, ntb.ErrNotSupported):
 			return nil
@@ -61,7 +62,7 @@ func remove(name string, failed bool) error {
 
 // OpenNodes opens all nodes of a fabric of several hosts within this process. Element i of the
 // result is node i+1. The spec's name and node are ignored. wrap, if not nil, may wrap each bridge.
-func OpenNodes(spec *fabric.Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*fabric.Fabric)) (all []*fabric.Fabric, err error) {
+func OpenNodes(spec *spec.Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*fabric.Fabric)) (all []*fabric.Fabric, err error) {
 	hosts := fabric.NewMemHosts(func(_, _ int, a, b ntb.Device) (ntb.Device, ntb.Device) {
 		if wrap == nil {
 			return a, b
@@ -87,7 +88,7 @@ func OpenNodes(spec *fabric.Spec, wrap func(a, b ntb.Device) (ntb.Device, ntb.De
 // calls it.
 func Main(m *testing.M) int {
 	name := fmt.Sprintf("test-%d-%08x", os.Getpid(), rand.Uint32())
-	os.Setenv(fabric.EnvFabric, "shm:"+name)
+	os.Setenv(spec.EnvFabric, "shm:"+name)
 	status := m.Run()
 	if err := remove(name, status != 0); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)

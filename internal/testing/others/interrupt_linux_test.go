@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	ntbfabric "github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 )
@@ -135,7 +135,7 @@ func TestAnInterruptLeavesNothing(t *testing.T) {
 					syscall.Kill(pid, syscall.SIGKILL)
 				}
 				if fabric != "" {
-					_ = clean(func() error { return ntbfabric.Remove(fabric) })
+					_ = clean(func() error { return spec.Remove(fabric) })
 				}
 			})
 			if tc.over == "shm" {

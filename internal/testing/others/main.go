@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
 // options are the options of the command line.
@@ -133,7 +133,7 @@ func compare(ctx context.Context, s suite, o options) (c *comparison, err error)
 	}
 	name := fmt.Sprintf("others-%d-%08x", os.Getpid(), rand.Uint32())
 	defer func() {
-		err = errors.Join(err, clean(func() error { return fabric.Remove(name) }), clean(func() error { return os.RemoveAll(tmp) }))
+		err = errors.Join(err, clean(func() error { return spec.Remove(name) }), clean(func() error { return os.RemoveAll(tmp) }))
 	}()
 	o.only = cmp.Or(o.only, s.only)
 	src, err := prepare(ctx, s, tmp)

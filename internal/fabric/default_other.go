@@ -1,6 +1,0 @@
-//go:build !unix
-
-package fabric
-
-// readOwned returns "": there are no fabrics that a file could say.
-func readOwned(string, int) (string, error) { return "", nil }

@@ -1,0 +1,129 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// lookAgain is how often a way to a node is looked for while there is none. Links
+// of other nodes do not cause a change here.
+const lookAgain = 100 * time.Millisecond
+
+// peer returns a process of another node, over a link or several hops. Process 0 is
+// the owner of that node's links. It waits until ctx ends.
+func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error) {
+	for {
+		h.mu.Lock()
+		changed := h.changed
+		h.mu.Unlock()
+		if node > h.nodes() { // a member may have learnt the number while it waited
+			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", spec.NodeName(node), spec.NodeName(1), spec.NodeName(h.nodes()), syscall.EHOSTUNREACH)
+		}
+		r := h.ring.Load() // nil as long as a member has met no owner
+		var below <-chan struct{}
+		if r != nil {
+			below = r.Changed()
+		}
+		if h.soon(node) && ctx.Err() == nil && h.ctx.Err() == nil {
+			h.wait(ctx, lookAgain, changed, nil)
+			continue
+		}
+		id := link.MakeID(node, process)
+		if r != nil && process == 0 {
+			id = r.Owner(node)
+		}
+		var p *link.Peer
+		err := ring.ErrUnreachable
+		if r != nil && id != 0 {
+			p, err = r.Peer(ctx, id)
+		}
+		switch {
+		case err == nil:
+			return p, nil
+		case h.ctx.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(node), syscall.EHOSTUNREACH)
+		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, link.ErrDown):
+			return nil, err
+		}
+		if why := h.why(node); Misfit(why) {
+			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not help
+		}
+		h.wait(ctx, lookAgain, changed, below)
+	}
+}
+
+// directWithin is how long a dial waits for a link to a neighbour that runs, since the
+// link's state changed, before it takes another way. Connections that take another way
+// stay there, frame by frame, and learn late of the neighbour's end.
+const directWithin = 500 * time.Millisecond
+
+// soon reports whether a link to a node is about to come up.
+func (h *hosts) soon(node int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	soon := false
+	for _, l := range h.links {
+		switch {
+		case l.to != node:
+			continue
+		case l.up() || h.spec.Failover:
+			return false
+		case l.state == absent:
+			// The neighbour did not run at the last check. It may have started
+			// since.
+			if reachable, err := l.by.reachable(l); err != nil || !reachable {
+				continue
+			}
+			h.step(l, found)
+		}
+		soon = soon || l.err == nil && time.Since(l.since) < h.direct
+	}
+	return soon
+}
+
+// why returns why a node cannot be reached.
+func (h *hosts) why(node int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var why error
+	for _, l := range h.links {
+		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
+			why = l.why()
+			if l.state == absent && l.uplink() && h.spec.Succeeds() {
+				why = fmt.Errorf("no process owns the links of %s: this one tries to", spec.NodeName(l.to))
+			}
+		}
+	}
+	if why == nil {
+		why = fmt.Errorf("no way leads to %s", spec.NodeName(node))
+	}
+	return why
+}
+
+// why returns why the link is not up. The caller holds mu.
+func (l *nodeLink) why() error {
+	switch {
+	case l.state == absent && l.uplink():
+		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", spec.NodeName(l.to))
+	case l.uplink() && l.err != nil:
+		return fmt.Errorf("link to the owner of the links of %s: %w", spec.NodeName(l.to), l.err)
+	case l.deserted() && l.by.missing() != nil:
+		return fmt.Errorf("link to %s: %w", spec.NodeName(l.to), l.by.missing())
+	case l.deserted():
+		return fmt.Errorf("no process of %s has come to its end of the bridge", spec.NodeName(l.to))
+	case l.state == absent:
+		return fmt.Errorf("%s is not there", spec.NodeName(l.to))
+	case l.err != nil:
+		return fmt.Errorf("link to %s: %w", spec.NodeName(l.to), l.err)
+	}
+	return fmt.Errorf("link to %s is just being made", spec.NodeName(l.to))
+}

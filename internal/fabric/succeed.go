@@ -1,0 +1,59 @@
+package fabric
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/ntb"
+)
+
+// Inherit has a process own the links that its node shares when their owner has ended, of which it was a member: open opens
+// the fabric once more, beside f, by another spec. What it returns is called when f is closed. Inherit is called by
+// Open's start.
+func (f *Fabric) Inherit(open func(*spec.Spec) (leave func(), err error)) { f.net.inherit = open }
+
+// succeed waits until no process owns the links, and then opens the fabric of the owner. Of several members one
+// gets them. A process that may not have them stays a member.
+func (h *hosts) succeed() {
+	said := ""
+	for h.ctx.Err() == nil {
+		h.mu.Lock()
+		changed, pause := h.changed, time.Duration(0)
+		isUp, alone := h.links[0].up(), h.links[0].state == absent
+		h.mu.Unlock()
+		if alone {
+			err := h.own()
+			if err == nil {
+				return
+			}
+			if errors.Is(err, fs.ErrPermission) {
+				slog.Warn("fabric: nobody owns the links of this node, and this process may not", "reason", err)
+				return
+			}
+			if !errors.Is(err, ntb.ErrInUse) && !errors.Is(err, syscall.EADDRINUSE) && err.Error() != said {
+				said = err.Error()
+				slog.Warn("fabric: nobody owns the links of this node, it is tried again", "reason", err)
+			}
+		}
+		if !isUp {
+			pause = lookAgain
+		}
+		h.wait(h.ctx, pause, changed, nil)
+	}
+}
+
+// own opens the fabric of the owner, if this process gets the links.
+func (h *hosts) own() error {
+	own, release, err := h.spec.Succeed()
+	if err != nil {
+		return err
+	}
+	if h.leave, err = h.inherit(own); err != nil {
+		return errors.Join(err, release())
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/ntbnet/ntbnet/ring"
+)
+
+// LinkOptions returns the options for the links' layer.
+func (s *Spec) LinkOptions() ring.Options {
+	return ring.Options{
+		Topology: map[string]ring.Topology{TopologyRing: ring.Ring, TopologyLine: ring.Line, TopologyMesh: ring.Mesh}[s.Kind],
+		Hosts:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
+		Window:    min(s.Window, maxTunnel), // 0 is the default of each
+		Retention: s.Retention, NoSpin: s.Spin == 0, Puts: s.Puts,
+	}
+}
+
+// maxTunnel is the largest window of a node that is not a neighbour, in bytes.
+const maxTunnel = 1 << 30
+
+var errPuts = errors.New("option puts=window: want two nodes with one wire, a line or a mesh, without failover, " +
+	"or option heap and a mesh of N nodes whose wires are all ends with ,peers=N")
+
+// checkPuts checks that a link leads to each node, without another way. If there are several, it has the ends leave out what
+// is for heaps.
+func (s *Spec) checkPuts() error {
+	if s.Failover || s.Nodes == 2 && s.Kind == TopologyRing {
+		return errPuts
+	}
+	if s.Nodes == 2 {
+		return nil
+	}
+	for name, e := range s.ends {
+		if e.places != s.Nodes {
+			return errPuts
+		}
+		e.heap, e.least = s.Heap, s.leastWindow()
+		s.ends[name] = e
+	}
+	if s.Kind != TopologyMesh || s.Heap == 0 || len(s.ends) != s.Nodes-1 {
+		return errPuts
+	}
+	return nil
+}
+
+// leastWindow returns how large each side's window of a link is at least.
+func (s *Spec) leastWindow() int {
+	o, least := s.LinkOptions(), 8
+	if s.Nodes == 2 {
+		least = 4
+	}
+	o.Slots = min(cmp.Or(o.Slots, least), least)
+	return o.LinkWindow(0)
+}
+
+// HeapBytes returns how much of windows of these sizes is for heaps, the same number on both sides. It returns an error
+// if option heap leaves no room for the link.
+func (s *Spec) HeapBytes(in, out int) (int, error) {
+	n := min(in, out)
+	switch {
+	case s.Nodes > 2:
+		return 0, nil
+	case s.Heap == 0:
+		return n / 2 &^ 4095, nil
+	}
+	if most := (n - s.leastWindow()) &^ 4095; s.Heap > most {
+		return 0, fmt.Errorf("%w: option heap=%d: windows of %d bytes have room for at most heap=%d beside the link",
+			ring.ErrUnfit, s.Heap, n, max(0, most))
+	}
+	return s.Heap, nil
+}
+
+var errHeaps = errors.New("option heap: want all ends of one memory, file:/PATH or ivshmem:/PATH, for all nodes: " +
+	"two nodes with one wire, or ends with ,peers=N")
+
+// checkHeaps checks that each of this node's wires is an end of the same memory, and that this is one for all nodes.
+// The ends then leave out what is for heaps.
+func (s *Spec) checkHeaps(wires int) error {
+	var all end
+	for name, e := range s.ends {
+		e.heap, e.least = s.Heap, s.leastWindow()
+		if all.kind != "" && e != all || !IsPath(e.target) {
+			return errHeaps
+		}
+		all, s.ends[name] = e, e
+	}
+	if all.kind == "" || len(s.ends) != wires || all.places == 2 && (s.Nodes != 2 || wires != 1) {
+		return errHeaps
+	}
+	return nil
+}

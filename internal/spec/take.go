@@ -1,0 +1,193 @@
+package spec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
+	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
+)
+
+// BridgeKind is the kind, in texts, of a line of two hosts with a bridge of the kernel between them. The
+// kernel knows which of them this one is, and one process at a time has the bridge: it owns the links, and
+// the others are its members. Its spec is that of a line, named by the address of the bridge.
+const BridgeKind = "ntb"
+
+// bridgeTimeout is how long a process waits until it is known which node it is, or until the process
+// that has the bridge is in the fabric.
+const bridgeTimeout = 10 * time.Second
+
+// BridgeEnd is this side's end of a bridge. *ntbkernel.Attachment implements it.
+type BridgeEnd interface {
+	ntb.Attachment
+	// Node returns which node this side is. It waits until that is settled.
+	Node(context.Context) (int, error)
+}
+
+// attachBridge attaches the bridge with an address.
+func (s *Spec) attachBridge(address string) (BridgeEnd, error) {
+	if s.AttachBridge != nil {
+		return s.AttachBridge(address, s.bridgeOptions())
+	}
+	return ntbkernel.Attach(address, s.bridgeOptions())
+}
+
+// OfBridge reports whether the fabric is a bridge of the kernel, of which this process is at neither end yet.
+func (s *Spec) OfBridge() bool { return s.bridge != "" }
+
+// bridgeOptions returns those of a bridge's end.
+func (s *Spec) bridgeOptions() ntbkernel.Options {
+	return ntbkernel.Options{Window: s.Window, Silence: s.Silence}
+}
+
+// nameBridge makes the spec that of a bridge. The address "" stands for the only one of the machine.
+func (s *Spec) nameBridge(address string) error {
+	if address == "" {
+		var err error
+		if address, err = ntbkernel.Find(); err != nil {
+			return err
+		}
+	}
+	if !ntbivshmem.IsAddress(address) {
+		return fmt.Errorf("want %s, or %s:ADDRESS of a PCI function, as in %[2]s:0000:b1:00.0: %w", BridgeKind, BridgeKind, syscall.EINVAL)
+	}
+	s.Kind, s.Name, s.Nodes, s.Backend = TopologyLine, BridgeKind+"-"+strings.ReplaceAll(address, ":", "-"), 2, "shm"
+	s.bridge = address
+	return nil
+}
+
+// Shares reports whether the first process of the node owns the links, and later ones are its members.
+func (s *Spec) Shares() bool { return s.bridge != "" || s.Share && s.Attach == nil }
+
+// at returns the spec of a process of a node, at one end of the bridge if there is one.
+func (s *Spec) at(node int) *Spec {
+	own := *s
+	if s.bridge == "" {
+		return &own
+	}
+	own.Node = node
+	side := Right
+	if node == 2 {
+		side = Left
+	}
+	own.ends = map[string]end{string(side): {kind: BridgeKind, target: s.bridge, places: 2}}
+	return &own
+}
+
+// owned returns the node of this host whose links a process of the fabric owns.
+func (s *Spec) owned() (node int, ok bool) {
+	for node := 1; node <= s.Nodes; node++ {
+		if s.Node != 0 && s.Node != node {
+			continue
+		}
+		if there, err := s.Runs(node); err == nil && there {
+			return node, true
+		}
+	}
+	return 0, false
+}
+
+// Settled returns the spec with the number of this process' node, which that of a bridge lacks. It uses the
+// bridge for a moment, unless a process of the fabric has it.
+func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
+	switch {
+	case s.bridge == "":
+		return s, nil
+	case s.Node != 0:
+		return s.at(s.Node), nil
+	}
+	if node, ok := s.owned(); ok {
+		return s.at(node), nil
+	}
+	a, err := s.attachBridge(s.bridge)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	node, err := s.number(ctx, a)
+	return s.at(node), err
+}
+
+// number returns which node the side with an end of the bridge is.
+func (s *Spec) number(ctx context.Context, a BridgeEnd) (int, error) {
+	if s.Node != 0 {
+		return s.Node, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bridgeTimeout)
+	defer cancel()
+	node, err := a.Node(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("which node this is the two hosts settle when they first meet "+
+			"(or say node=1 here, as in %s:%s?node=1, and node=2 there): %w", BridgeKind, s.bridge, err)
+	}
+	return node, nil
+}
+
+// takePause is the pause between tries to attach a bridge that another process has.
+const takePause = 10 * time.Millisecond
+
+// Take returns the spec of this process: that of the owner of the links, which then has the bridge, or that
+// of a member, if the spec shares and another process owns the links. a is nil for a member and where there is no bridge.
+func (s *Spec) Take() (own *Spec, a BridgeEnd, err error) {
+	if !s.Shares() {
+		return s, nil, nil
+	}
+	for deadline := time.Now().Add(bridgeTimeout); ; time.Sleep(takePause) {
+		if node, ok := s.owned(); ok {
+			return s.at(node).AsMember(), nil, nil
+		}
+		if s.bridge == "" {
+			return s, nil, nil
+		}
+		a, err := s.attachBridge(s.bridge)
+		if errors.Is(err, ntb.ErrInUse) && time.Now().Before(deadline) {
+			continue // a process that has just begun, perhaps
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err)
+		}
+		node, err := s.number(context.Background(), a)
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err), a.Close())
+		}
+		return s.at(node).with(a), a, nil
+	}
+}
+
+// AsMember returns the spec of a process that is a member as long as another one owns the links.
+func (s *Spec) AsMember() *Spec {
+	own, heir := *s, *s
+	heir.Share = false // it gets the links, or stays a member
+	own.heir, own.Links = &heir, Links{}
+	return &own
+}
+
+// with returns the spec of the owner of the links, which has an end of the bridge.
+func (s *Spec) with(a BridgeEnd) *Spec {
+	own := *s
+	own.bridge = ""
+	own.Attach = func(Wire) (ntb.Attachment, error) { return a, nil }
+	return &own
+}
+
+// Succeeds reports whether the process may own the links of its node when their owner has ended.
+func (s *Spec) Succeeds() bool { return s.heir != nil }
+
+// Succeed returns the spec with which this process owns the links of its node. Where they are a bridge, it has it then;
+// release gives that back if the fabric is not opened.
+func (s *Spec) Succeed() (own *Spec, release func() error, err error) {
+	heir := s.heir
+	if heir.bridge == "" {
+		return heir, func() error { return nil }, nil
+	}
+	a, err := heir.attachBridge(heir.bridge)
+	if err != nil {
+		return nil, nil, err
+	}
+	return heir.with(a), a.Close, nil
+}
