@@ -210,21 +210,6 @@ func (s *Spec) Whose() string {
 	return fmt.Sprintf("%s of user %s (uid %d)", name, hostdir.UserName(uid), uid)
 }
 
-// OpenBoard opens the board of the fabric that spec names, and creates it if it does
-// not exist. A fabric within one process has one that is always empty.
-func OpenBoard(spec *Spec) (*hostdir.Board, error) {
-	switch {
-	case spec.Backend == "mem":
-		return hostdir.NoBoard(), nil
-	case isPath(spec.Name):
-		return hostdir.OpenBoard(spec.place(0), true)
-	}
-	if err := checkName(spec.Name); err != nil {
-		return nil, err
-	}
-	return hostdir.OpenBoard(hostdir.In(spec.find(), spec.Name), true)
-}
-
 // Remove removes what this user's fabric of that name has left in the file system, as
 // hostdir.Remove does, of all its hosts. A directory that the user named is not removed.
 func Remove(name string) error {

@@ -41,11 +41,6 @@ func TestNodesShareADirectory(t *testing.T) {
 	require.ErrorContains(t, err, "option owner: want users")
 	_, err = ReadTopology(t.Context(), "line:"+path+"/none")
 	require.ErrorContains(t, err, "no node of line:"+path+"/none runs on this machine")
-	spec, err := ParseSpec(fmt.Sprintf("line:%s?node=1", path))
-	require.NoError(t, err)
-	board, err := OpenBoard(spec)
-	require.NoError(t, err)
-	require.NoError(t, board.Close())
 	for _, f := range all {
 		f.Close()
 	}
@@ -55,5 +50,5 @@ func TestNodesShareADirectory(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	require.Equal(t, []string{"board", "node1-claims-v2", "node2-claims-v2", "node3-claims-v2"}, names)
+	require.Equal(t, []string{"node1-claims-v2", "node2-claims-v2", "node3-claims-v2"}, names)
 }
