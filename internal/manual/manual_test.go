@@ -69,7 +69,7 @@ func TestPagesOfAllCommands(t *testing.T) {
 			"ntbnet topo":               {"topology"},
 			"ntbnet topology --s":       {"--svg"},
 			"ntbnet ls --re":            {"--remove"},
-			"sdp-perf swee":             {"sweep"},
+			"sdp-perf loade":            {"loaded"},
 			"ntbnet ls --fabric to":     {},
 			"sdp-tun se":                {"setup"},
 			"sdp-tun setup --us":        {"--user"},
