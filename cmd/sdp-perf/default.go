@@ -43,7 +43,7 @@ func (o *options) compare(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	c.Finish(meter.OwnCPU()+s.cmd.ProcessState.UserTime()+s.cmd.ProcessState.SystemTime(), err)
-	return o.print(out, c, c.Text, err)
+	return o.print(out, c, c.Text, c.Picture(), err)
 }
 
 // compareRounds measures. In each round it begins with another transport.

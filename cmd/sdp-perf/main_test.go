@@ -26,14 +26,26 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 	"github.com/ntbnet/ntbnet/internal/perf/report"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
+	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // asProgram makes the test binary behave as sdp-perf. The second process that it
 // starts inherits the variable.
 const asProgram = "SDP_PERF_TEST_AS_PROGRAM"
 
+// withEngine gives the devices of both processes a DMA engine, one of software.
+const withEngine = "SDP_PERF_TEST_WITH_ENGINE"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		if os.Getenv(withEngine) != "" {
+			around := sdp.Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})}
+			if _, err := sdp.OpenWith(os.Getenv(fabric.EnvFabric), around); err != nil {
+				complain(err)
+				os.Exit(exitFailed)
+			}
+		}
 		main()
 		return
 	}
@@ -181,8 +193,9 @@ func TestDefaultRunComparesAllTransports(t *testing.T) {
 	}
 }
 
-func TestDefaultRunAsJSON(t *testing.T) {
-	p := newProgram(t, nil, "-J", "-t", "0.5")
+func TestDefaultRunAsJSONAndAPicture(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "svg")
+	p := newProgram(t, nil, "-J", "-t", "0.5", "--svg", picture)
 	require.Zero(t, p.run(t), p.stderr.String())
 	var c report.Comparison
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &c))
@@ -195,6 +208,9 @@ func TestDefaultRunAsJSON(t *testing.T) {
 			assert.NotEmpty(t, cell.Each, row.Name)
 		}
 	}
+	b, err := os.ReadFile(picture)
+	require.NoError(t, err)
+	assert.Contains(t, string(b), "</svg>")
 }
 
 // startServer starts a server on a free port, and returns when it listens, with the port.
@@ -237,20 +253,38 @@ func TestEachTestBetweenServerAndClient(t *testing.T) {
 			srv, port := startServer(t, args...)
 			for _, test := range [][]string{
 				{"bw", "-n", "10M", "-P", "2"}, {"bw", "-k", "100", "-R"}, {"bw", "-t", "0.1", "--bidir", "-w", "256K"}, {"bw", "-t", "0.1", "-b", "10M/2", "-l", "1K", "-O", "0.1"},
-				{"lat", "-k", "100"}, {"loaded", "-k", "100", "-b", "100K"}, {"crr", "-k", "10"}, {"idle", "-P", "10", "-t", "0.1"},
+				{"lat", "-k", "100"}, {"loaded", "-k", "100", "-b", "100K"}, {"crr", "-k", "10"}, {"sweep", "-t", "0.1"}, {"idle", "-P", "10", "-t", "0.1"},
 			} {
 				c := newProgram(t, nil, append(append(test, "-c", host, "-p", port, "-i", "0.05"), "--transport", transport)...)
 				require.Zero(t, c.run(t), "%v: %s", test, c.stderr.String())
 				assert.NotContains(t, c.stdout.String(), "Ended early")
-				assert.Contains(t, c.stdout.String(), "CPU there:", test)
+				if test[0] != "sweep" {
+					assert.Contains(t, c.stdout.String(), "CPU there:", test)
+				}
 			}
 			srv.interrupt(t)
 		})
 	}
 }
 
+// Where the device has an engine, sweep says from which size on it copies, as the link has measured.
+func TestSweepHasTheCrossover(t *testing.T) {
+	p := newProgram(t, []string{withEngine + "=1"}, "sweep", "-l", "64K", "-t", "0.1")
+	require.Zero(t, p.run(t), p.stderr.String())
+	assert.Regexp(t, `(?m)^To \S+: (from [0-9]+ \S+ on the device's engine copies|the device's engine is never faster)\.$`, p.stderr.String())
+	p = newProgram(t, []string{withEngine + "=1"}, "sweep", "-l", "64K", "-t", "0.1", "-J")
+	require.Zero(t, p.run(t), p.stderr.String())
+	var s report.Sweep
+	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &s))
+	require.NotEmpty(t, s.Crossovers)
+	for _, c := range s.Crossovers {
+		assert.NotEmpty(t, c.Points)
+	}
+}
+
 func TestSHMEM(t *testing.T) {
-	p := newProgram(t, nil, "shmem", "-P", "3", "-t", "0.05", "-J")
+	picture := filepath.Join(t.TempDir(), "svg")
+	p := newProgram(t, nil, "shmem", "-P", "3", "-t", "0.05", "-J", "--svg", picture)
 	require.Zero(t, p.run(t), p.stderr.String())
 	var r report.SHMEM
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &r))
@@ -260,6 +294,7 @@ func TestSHMEM(t *testing.T) {
 		assert.Positive(t, one.Times.Count(), one.Item)
 		assert.Positive(t, one.CPU+one.Others, one.Item)
 	}
+	assert.FileExists(t, picture)
 	p = newProgram(t, nil, "shmem", "-t", "0.05")
 	require.Zero(t, p.run(t), p.stderr.String())
 	for _, says := range []string{"# put, by loads and stores\n", "1048576 ", "# atomics, 8 B, by requests\n", "cswap ", "# barrier, by requests\n"} {
@@ -272,10 +307,23 @@ func TestSHMEM(t *testing.T) {
 
 // As iperf3's, it serves one client to its end, whatever that does.
 func TestAServerOfOneClient(t *testing.T) {
-	srv, port := startServer(t, "-1")
-	c := newProgram(t, nil, "lat", "-k", "10", "-c", "localhost:"+port)
-	require.Zero(t, c.run(t), c.stderr.String())
-	assert.Zero(t, srv.wait(t), srv.stderr.String())
+	for _, args := range [][]string{{"lat", "-k", "10"}, {"sweep", "-t", "0.05"}} {
+		srv, port := startServer(t, "-1")
+		c := newProgram(t, nil, append(args, "-c", "localhost:"+port)...)
+		require.Zero(t, c.run(t), c.stderr.String())
+		assert.Zero(t, srv.wait(t), srv.stderr.String())
+	}
+}
+
+// A picture that does not fit on the disk is not left in part.
+func TestAPictureThatCannotBeWritten(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "svg")
+	p := newProgram(t, nil, "lat", "-k", "10", "--transport", "tcp", "--logfile", os.DevNull, "--svg", svg)
+	p.Args = append([]string{"/bin/sh", "-c", "ulimit -f 1; exec \"$0\" \"$@\"", p.Path}, p.Args[1:]...)
+	p.Path = "/bin/sh"
+	assert.Equal(t, 1, p.run(t), p.stderr.String())
+	assertOneLine(t, p.stderr.String(), "--svg: ")
+	assert.NoFileExists(t, svg)
 }
 
 // What was measured is printed, whatever ends it.

@@ -20,8 +20,11 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/report"
 )
 
-// shmemTest is the test besides those of package meter.
-const shmemTest = "shmem"
+// Tests besides those of package meter.
+const (
+	sweepTest = "sweep"
+	shmemTest = "shmem"
+)
 
 // tests are all of them, with what they measure.
 var tests = [][2]string{
@@ -29,6 +32,7 @@ var tests = [][2]string{
 	{meter.Latency, "round trips, one after the other"},
 	{meter.Loaded, "round trips that begin at a set rate (-b, per second), timed since they\n           were due; the client polls the clock, and so takes a processor"},
 	{meter.Connect, "connect, request, response, close"},
+	{sweepTest, "round trips by size, 1 B to 8 MiB, as NetPIPE's file has them"},
 	{shmemTest, "put, get, atomics and barriers of package shmem, between -P processes"},
 	{meter.Idle, "what idle connections cost: processor time and memory"},
 }
@@ -50,6 +54,7 @@ type options struct {
 	logfile   string
 	timeout   int // ms
 	format    string
+	svg       string
 	family    string // of IP, "4" or "6"
 	verbose   bool
 	stamps    string // before each line
@@ -90,6 +95,7 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.format, "format", "f", "", "unit of rates: k, m, g, t bits, or K, M, G, T bytes per second")
 	fs.BoolVarP(&o.json, "json", "J", false, "print JSON, with iperf3's keys")
 	fs.BoolVar(&o.stream, "json-stream", false, "print a line of JSON for each event")
+	fs.StringVar(&o.svg, "svg", "", "draw a picture of the test into `FILE`")
 	fs.StringVar(&o.logfile, "logfile", "", "append what is printed to `FILE` instead")
 	fs.IntVar(&o.timeout, "connect-timeout", connectTimeout, "milliseconds to connect")
 	family := func(family string) func(string) error {
@@ -164,7 +170,7 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		o.transport = "unix"
 	case o.server && o.transport == "unix":
 		return badInputf("say where: -B PATH of the socket")
-	case o.Test == "" && o.client == "" && !o.server && fs.NFlag() > given("time", "json", "logfile"):
+	case o.Test == "" && o.client == "" && !o.server && fs.NFlag() > given("time", "json", "svg", "logfile"):
 		return badInputf("these flags need a test, such as: sdp-perf lat (see sdp-perf --help)")
 	case o.Output && o.client == "":
 		return badInputf("--get-server-output is for a client of a server (-c)")
@@ -236,6 +242,8 @@ func runTool(ctx context.Context, args []string, out io.Writer) error {
 		run = o.compare
 	case o.Test == shmemTest:
 		run = o.measureSHMEM
+	case o.Test == sweepTest:
+		run = o.sweep
 	default:
 		if err := o.complete(fs); err != nil {
 			return err
@@ -264,9 +272,9 @@ func (o *options) reporter(to io.Writer, host string) *report.Reporter {
 	return r
 }
 
-// print prints a report as text or JSON. err is what ended it early; it is
+// print prints a report as text or JSON, and draws its picture. err is what ended it early; it is
 // returned, or that of a write.
-func (o *options) print(out io.Writer, rep any, text func(io.Writer) error, err error) error {
+func (o *options) print(out io.Writer, rep any, text func(io.Writer) error, picture report.Chart, err error) error {
 	var written error
 	if o.json || o.stream {
 		written = report.WriteJSON(out, rep)
@@ -277,7 +285,21 @@ func (o *options) print(out io.Writer, rep any, text func(io.Writer) error, err 
 		_ = text(os.Stderr)
 		written = fmt.Errorf("write the result: %w", written)
 	}
-	return cmp.Or(err, written)
+	return cmp.Or(err, written, o.draw(picture))
+}
+
+// draw writes the picture of --svg.
+func (o *options) draw(c report.Chart) error {
+	if o.svg == "" {
+		return nil
+	}
+	if err := os.WriteFile(o.svg, c.SVG(), 0o666); err != nil {
+		if info, statErr := os.Stat(o.svg); statErr == nil && info.Mode().IsRegular() {
+			_ = os.Remove(o.svg) // part of a picture is none
+		}
+		return fmt.Errorf("--svg: %w", err)
+	}
+	return nil
 }
 
 // onTerminal returns whether somebody looks at the standard error.

@@ -69,7 +69,7 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 				if err := rep.End(r, err, os.Stderr); err != nil {
 					complain(err)
 				}
-				if o.once {
+				if o.once && (err != nil || !r.More) {
 					end()
 				}
 			}}

@@ -253,7 +253,7 @@ func (o *options) measureSHMEM(ctx context.Context, out io.Writer) error {
 	}
 	progress("")
 	rep.Fail(err)
-	return o.print(out, rep, rep.Text, err)
+	return o.print(out, rep, rep.Text, rep.Picture(), err)
 }
 
 // runElements starts the PEs of a job and waits for them. If one fails, it ends all.

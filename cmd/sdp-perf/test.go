@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
+	"github.com/ntbnet/ntbnet/internal/perf/report"
 )
 
 // withServer calls f with the server that the flags name, or with a second process of this machine.
@@ -72,13 +73,15 @@ func (o *options) measure(ctx context.Context, out io.Writer) error {
 			}
 		}
 		r, err := meter.Run(ctx, to, p, meter.Observer{Connected: rep.Start, Interval: rep.Interval, Every: o.interval})
-		var written error
+		var written, drawn error
 		if written = rep.End(r, err, os.Stderr); written != nil {
 			written = fmt.Errorf("write the result: %w", written)
 		}
 		if r == nil {
 			err = o.explain(ctx, to, err)
+		} else {
+			drawn = o.draw(report.Picture(r))
 		}
-		return cmp.Or(err, written)
+		return cmp.Or(err, written, drawn)
 	})
 }

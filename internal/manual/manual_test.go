@@ -69,7 +69,7 @@ func TestPagesOfAllCommands(t *testing.T) {
 			"ntbnet topo":               {"topology"},
 			"ntbnet topology --s":       {"--svg"},
 			"ntbnet ls --re":            {"--remove"},
-			"sdp-perf loade":            {"loaded"},
+			"sdp-perf swee":             {"sweep"},
 			"ntbnet ls --fabric to":     {},
 			"sdp-tun se":                {"setup"},
 			"sdp-tun setup --us":        {"--user"},

@@ -42,6 +42,7 @@ type Params struct {
 	Burst  int     `json:"burst"`  // messages that are sent at once at a Rate
 	Window int     `json:"window"` // of both buffers of a connection; 0 leaves them alone
 	Seed   uint64  `json:"seed"`   // of the data that is checked
+	More   bool    `json:"more"`   // the client does another run after this one
 	Output bool    `json:"output"` // the client wants what the server prints
 }
 

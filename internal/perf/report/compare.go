@@ -253,3 +253,28 @@ func wrap(text string) string {
 	}
 	return strings.TrimPrefix(strings.Join(append(lines, line), "\n"), " ")
 }
+
+// Picture draws the ratios of the comparison.
+func (c *Comparison) Picture() Chart {
+	chart := Chart{Title: "SDP beside TCP and Unix sockets", X: "tests, see below", Y: "times as fast; medians of the rounds", Linear: true}
+	lines := []Line{{Name: "as TCP", Dots: true}, {Name: "as a Unix socket", Dots: true}}
+	var names []string
+	for i, r := range c.Rows {
+		if r.Sides["sdp"] == nil {
+			continue
+		}
+		at := float64(i + 1)
+		chart.XTicks = append(chart.XTicks, Tick{at, fmt.Sprint(i + 1)})
+		names = append(names, fmt.Sprintf("%d: %s", i+1, r.Name))
+		for k, base := range []string{"tcp", "unix"} {
+			if s := r.Sides["sdp"].Faster[base]; s != nil {
+				lines[k].Points = append(lines[k].Points, [2]float64{at, s.Median})
+			}
+		}
+	}
+	for names := range slices.Chunk(names, 3) {
+		lines = append(lines, Line{Name: strings.Join(names, ";  ")})
+	}
+	chart.Lines = lines
+	return chart
+}

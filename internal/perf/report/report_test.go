@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"io"
 	"strings"
@@ -216,5 +217,92 @@ func TestTheTableHas80Columns(t *testing.T) {
 	require.NoError(t, c.Text(&b))
 	for line := range strings.Lines(b.String()) {
 		assert.LessOrEqual(t, utf8.RuneCountInString(line), 81, line)
+	}
+}
+
+func TestSweepIsNetPIPEsFile(t *testing.T) {
+	var s Sweep
+	assert.Equal(t, "    1000 16000.000000  0.000000500\n", s.Add(1000, times(1)))
+	assert.Equal(t, 1, SweepSizes()[0])
+	assert.Equal(t, 8<<20, SweepSizes()[len(SweepSizes())-1])
+}
+
+// box is where a text is, at most.
+type box struct {
+	text                     string
+	left, top, right, bottom float64
+}
+
+// boxes returns the texts of a picture, and its size.
+func boxes(t *testing.T, picture string) (all []box, width, height float64) {
+	t.Helper()
+	var x0, y0 float64 // of the group
+	for dec := xml.NewDecoder(strings.NewReader(picture)); ; {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return all, width, height
+		}
+		require.NoError(t, err)
+		start, ok := tok.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		at := map[string]string{}
+		for _, a := range start.Attr {
+			at[a.Name.Local] = a.Value
+		}
+		switch start.Name.Local {
+		case "svg":
+			require.NoError(t, scan(at["width"], &width))
+			require.NoError(t, scan(at["height"], &height))
+		case "g":
+			xy := strings.Split(strings.TrimSuffix(strings.TrimPrefix(at["transform"], "translate("), ")"), ",")
+			require.NoError(t, errors.Join(scan(xy[0], &x0), scan(xy[1], &y0)))
+		case "text":
+			var x, y float64
+			require.NoError(t, errors.Join(scan(at["x"], &x), scan(at["y"], &y)))
+			var s string
+			require.NoError(t, dec.DecodeElement(&s, &start))
+			wide := float64(utf8.RuneCountInString(s)) * 7.5
+			left := x + x0 - map[string]float64{"start": 0, "middle": wide / 2, "end": wide}[at["text-anchor"]]
+			all = append(all, box{s, left, y + y0 - 12, left + wide, y + y0 + 3})
+		}
+	}
+}
+
+func scan(s string, v *float64) error { return json.Unmarshal([]byte(s), v) }
+
+func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
+	bw := result(meter.Bandwidth, false, true)
+	for i := range 20 {
+		bw.Intervals = append(bw.Intervals, meter.Interval{Start: time.Duration(i) * time.Second, End: time.Duration(i+1) * time.Second, Streams: bw.Here.Streams})
+	}
+	sweep := &Sweep{Transport: "sdp"}
+	for _, size := range SweepSizes() {
+		sweep.Add(size, times(size%5000+1))
+	}
+	loaded := result(meter.Loaded, false, false)
+	loaded.Here.Sent = *times(500)
+	pes := &SHMEM{PEs: 2}
+	for _, size := range []int{8, 64, 1 << 20} {
+		pes.Mapped = append(pes.Mapped, SHMEMItem{Item: "put", Size: size, Batch: 16, Times: *times(size%999 + 1)})
+		pes.Requests = append(pes.Requests, SHMEMItem{Item: "get", Size: size, Batch: 1, Times: *times(size%99 + 1)})
+	}
+	big := Chart{Title: strings.Repeat("long title ", 20), X: strings.Repeat("x", 200), Y: strings.Repeat("y", 200), Lines: []Line{{Name: strings.Repeat("name ", 50), Points: [][2]float64{{1e-9, 1e12}, {5e11, -3}}}}}
+	for name, c := range map[string]Chart{
+		"bw": Picture(bw), "lat": Picture(result(meter.Latency, false, false)), "loaded": Picture(loaded), "sweep": sweep.Picture(),
+		"comparison": comparison([2]int{10, 10}, [2]int{100, 120}).Picture(), "shmem": pes.Picture(), "nothing": {}, "big": big,
+		"nothing measured": Picture(&meter.Result{Here: &meter.Side{}, There: &meter.Side{}}),
+	} {
+		picture := string(c.SVG())
+		all, width, height := boxes(t, picture)
+		for i, one := range all {
+			assert.True(t, one.left >= 0 && one.top >= 0 && one.right <= width && one.bottom <= height, "%s: %+v is outside of %g x %g", name, one, width, height)
+			for _, other := range all[:i] {
+				apart := one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top
+				assert.True(t, apart, "%s: %+v is over %+v", name, one, other)
+			}
+		}
+		assert.NotContains(t, picture, "NaN")
 	}
 }

@@ -60,3 +60,20 @@ func (s *SHMEM) Text(w io.Writer) error {
 	}
 	return t.Flush()
 }
+
+// Picture draws puts and gets by size.
+func (s *SHMEM) Picture() Chart {
+	c := Chart{Title: fmt.Sprintf("shmem, PEs: %d", s.PEs), X: "bytes", Y: "µs", XTicks: sizeTicks(8, 1<<20)}
+	for i, items := range [][]SHMEMItem{s.Mapped, s.Requests} {
+		for _, item := range []string{"put", "get"} {
+			l := Line{Name: item + []string{" by loads and stores", " by requests"}[i]}
+			for _, one := range items {
+				if one.Item == item && one.Times.Count() > 0 {
+					l.Points = append(l.Points, [2]float64{float64(one.Size), one.us(50)})
+				}
+			}
+			c.Lines = append(c.Lines, l)
+		}
+	}
+	return c
+}
