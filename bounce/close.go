@@ -68,7 +68,7 @@ func (c *Pair) sendFIN(alone bool) {
 	if alone {
 		c.addState(stateFinished)
 	}
-	c.w.tx.dma.flush(startClose)
+	c.w.tx.dma.flush()
 }
 
 // addState informs the peer that something has ended. Nothing is stored any more
@@ -156,7 +156,7 @@ func (c *Pair) stopIfLeft() {
 	if !c.state.left() {
 		return
 	}
-	c.w.tx.dma.flush(startClose)
+	c.w.tx.dma.flush()
 	c.w.tx.dma.drain()
 	passed(&c.r.granter.mu) // waits for a grow that is under way
 	c.addState(stateReadClosed | stateStopped)

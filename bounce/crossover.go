@@ -1,11 +1,29 @@
 package bounce
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
 )
+
+// crossover is from which size on a pool uses the engine, and why.
+type crossover struct {
+	points    []CrossoverPoint // as measured
+	threshold int              // in bytes; 0 for no engine
+}
+
+// newCrossover measures the ways to a peer. An engine is used from atLeast bytes on, or if that is
+// 0 from where it is the faster way.
+func newCrossover(p *link.Peer, atLeast int) (x crossover) {
+	if p.Caps().DMAChannels == 0 {
+		return x
+	}
+	x.points = measureCrossover(p)
+	x.threshold = cmp.Or(atLeast, thresholdOf(x.points))
+	return x
+}
 
 // CrossoverPoint is the cost of one payload size by either way, until the payload
 // has arrived and its header could be published.
@@ -85,4 +103,4 @@ func thresholdOf(points []CrossoverPoint) int {
 
 // Crossover returns what was measured when the link came up, and the threshold in
 // use, 0 for none. It returns nothing if the bridge has no engine.
-func (p *Pool) Crossover() ([]CrossoverPoint, int) { return p.crossover, p.dmaThreshold }
+func (p *Pool) Crossover() ([]CrossoverPoint, int) { return p.crossover.points, p.crossover.threshold }

@@ -53,11 +53,7 @@ type dmaBuffer struct {
 	retired bool   // the writer is in another queue, or gone
 }
 
-type dmaStats struct {
-	records, bytes, copies, errors, full uint64
-	// Starts, by reason.
-	startFull, startRead, startClose, startSmall, startIdle uint64
-}
+type dmaStats struct{ records, bytes, copies, errors, full uint64 }
 
 // dmaRecord is a record whose header is not published.
 type dmaRecord struct {
@@ -112,15 +108,7 @@ func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []b
 	d.st.records++
 	d.st.bytes += uint64(len(p))
 	d.waiting.Store(true)
-	switch {
-	case d.flying.len() == 0:
-		d.st.startIdle++
-		d.start()
-	case len(p) < coalesce:
-		d.st.startSmall++
-		d.start()
-	case d.bytes >= maxJoined:
-		d.st.startFull++
+	if d.flying.len() == 0 || len(p) < coalesce || d.bytes >= maxJoined {
 		d.start()
 	}
 }
@@ -129,22 +117,15 @@ func (d *dmaTx) stage(win ntb.Window, pos, size int, gen uint32, h header, p []b
 // d is nil, and none does.
 func (d *dmaTx) takes(n int) bool { return d != nil && n >= d.threshold }
 
-// flush starts what is staged, and counts the reason.
-func (d *dmaTx) flush(why func(*dmaStats) *uint64) {
+// flush starts what is staged.
+func (d *dmaTx) flush() {
 	if d == nil || !d.waiting.Load() {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.staged.len() > 0 {
-		*why(&d.st)++
-		d.start()
-	}
+	d.start()
 }
-
-func startFull(s *dmaStats) *uint64  { return &s.startFull }
-func startRead(s *dmaStats) *uint64  { return &s.startRead }
-func startClose(s *dmaStats) *uint64 { return &s.startClose }
 
 // start passes what is staged to the engine, as far as its queue takes it. The
 // caller holds mu.

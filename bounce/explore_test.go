@@ -243,7 +243,7 @@ func run(fl fault, seed uint64) *world {
 				}
 			}
 			if rng.IntN(2) == 0 {
-				w.tx.dma.flush(startFull)
+				w.tx.dma.flush()
 			}
 		}
 		if w.wrong != "" {

@@ -85,7 +85,7 @@ func (c *Pair) Connect(far Endpoint) error {
 	// of another connection.
 	var dma *dmaTx
 	if ch := c.pool.channel(c.gen); ch != nil {
-		dma = newDMA(ch, c.pool.dmaThreshold, &c.w.bell)
+		dma = newDMA(ch, c.pool.crossover.threshold, &c.w.bell)
 	}
 	c.r.dma = dma
 	c.w.tx.init(win, int(c.w.limit.Load()), dma)

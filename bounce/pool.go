@@ -64,8 +64,7 @@ type Pool struct {
 	peer *link.Peer // immutable
 	opts Options    // immutable
 
-	crossover    []CrossoverPoint // measured by NewPool
-	dmaThreshold int              // 0 for no DMA; constant after NewPool
+	crossover crossover // constant after NewPool
 
 	mu          lock.Mutex[lock.Pool]
 	blocks      *blocks            // guarded by mu
@@ -103,22 +102,16 @@ func NewPool(p *link.Peer, o Options) *Pool {
 		blocks: newBlocks(controlSize*p.Slots(), scratchOf(len(p.Local()))),
 		pairs:  map[*Pair]struct{}{},
 
+		crossover:   newCrossover(p, o.DMAThreshold),
 		shrinkEvery: shrinkEvery, coolEvery: coolEvery,
 	}
 	pool.warm = newWarm(pool.blocks.total)
-	if p.Caps().DMAChannels > 0 {
-		pool.crossover = measureCrossover(p)
-		pool.dmaThreshold = o.DMAThreshold
-		if o.DMAThreshold == 0 {
-			pool.dmaThreshold = thresholdOf(pool.crossover)
-		}
-	}
 	return pool
 }
 
 // channel returns the DMA channel of a connection, or nil if it uses none.
 func (p *Pool) channel(gen uint32) ntb.DMAChannel {
-	if p.dmaThreshold == 0 {
+	if p.crossover.threshold == 0 {
 		return nil
 	}
 	return p.peer.DMA(int(gen) % p.peer.Caps().DMAChannels)

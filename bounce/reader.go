@@ -152,7 +152,7 @@ func (r *reader) nothing(end ending, err error) error {
 // wait waits for data. The peer may have to read what a DMA engine has not moved yet
 // before it answers. The caller holds mu.
 func (r *reader) wait() {
-	r.dma.flush(startRead)
+	r.dma.flush()
 	r.waiter.wait()
 }
 

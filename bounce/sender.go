@@ -25,7 +25,7 @@ func (s *sender) put(p []byte, together int) int {
 	off, n := s.reserve(len(p))
 	switch {
 	case n == 0:
-		s.dma.flush(startFull)
+		s.dma.flush()
 	case s.dma.takes(n):
 		h := makeHeader(s.seq+1, n, kindBulk.of(n, together))
 		s.dma.stage(s.win, s.advance(h), s.size, s.gen, h, p[:n])

@@ -22,12 +22,9 @@ type Stats struct {
 	MMIOStreamed               uint64
 
 	// Payload written by a DMA engine; the copies that it took; those of them that
-	// failed and were made by the CPU; how often the CPU did the work of a channel
-	// that was full or could register no more memory; and why copies were started: the
-	// bounce buffer was full, a Read followed, the end, the data was below the coalescing
-	// threshold, the engine was idle.
-	DMABytes, DMARecords, DMACopies, DMAErrors, DMAFull                    uint64
-	DMAStartFull, DMAStartRead, DMAStartClose, DMAStartSmall, DMAStartIdle uint64
+	// failed and were made by the CPU; and how often the CPU did the work of a channel
+	// that was full or could register no more memory.
+	DMABytes, DMARecords, DMACopies, DMAErrors, DMAFull uint64
 
 	// Notifications because the peer's reader was about to sleep. Each rings a doorbell
 	// only if the peer's link goroutine sleeps too. Every other record saved one.
@@ -162,11 +159,6 @@ func (w writeCounts) addTo(s *Stats) {
 	s.DMACopies += w.dma.copies
 	s.DMAErrors += w.dma.errors
 	s.DMAFull += w.dma.full
-	s.DMAStartFull += w.dma.startFull
-	s.DMAStartRead += w.dma.startRead
-	s.DMAStartClose += w.dma.startClose
-	s.DMAStartSmall += w.dma.startSmall
-	s.DMAStartIdle += w.dma.startIdle
 	s.Doorbells += w.doorbells
 	if records := w.inlineRecords + w.mmioRecords + w.dma.records; records > w.doorbells {
 		s.DoorbellsSaved += records - w.doorbells

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/hello"
@@ -63,10 +64,10 @@ type call struct {
 func NewTable(p *bounce.Pool) *Table { return &Table{pool: p, calls: map[key]*call{}} }
 
 // Dial opens the connection that a Hello asks for, and sets the Hello's Endpoint. It sends one
-// Hello. [Retry] decides what follows a failure. The errors are those of ctx, ECONNREFUSED,
+// Hello, and waits for the answer until ctx ends, or that time. [Retry] decides what follows a failure. The errors are those of ctx, ECONNREFUSED,
 // ENOBUFS if a window is full, a *RedirectError, a *hello.VersionError, ErrAddressTaken, ErrForbidden,
 // ErrTooMany, ErrUnknownSource, ErrLinkDown, and errBacklog if the listener's backlog is full.
-func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
+func (t *Table) Dial(ctx context.Context, until time.Time, h hello.Hello) (*bounce.Pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	select {
 	case err = <-c.answer:
 	default:
-		err = t.wait(ctx, c)
+		err = t.wait(ctx, until, c)
 	}
 	if err != nil {
 		return nil, err
@@ -106,8 +107,11 @@ func (t *Table) Dial(ctx context.Context, h hello.Hello) (*bounce.Pair, error) {
 	return pair, nil
 }
 
-// wait waits for the answer of a call until ctx ends.
-func (t *Table) wait(ctx context.Context, c *call) error {
+// wait waits for the answer of a call. Only here does the dial have a timer: one that is answered
+// while it spins wakes no thread to wait for that.
+func (t *Table) wait(ctx context.Context, until time.Time, c *call) error {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	select {
 	case err := <-c.answer:
 		return err

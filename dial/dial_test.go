@@ -131,7 +131,7 @@ type result struct {
 func (d *dialler) dial(ctx context.Context) <-chan result {
 	done := make(chan result, 1)
 	go func() {
-		pair, err := d.table.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: 80})
+		pair, err := d.table.Dial(ctx, time.Now().Add(testTimeout), hello.Hello{Version: hello.Version, From: 40000, To: 80})
 		done <- result{pair, err}
 	}()
 	return done
@@ -228,6 +228,10 @@ func TestADialThatEndsBeforeItsAnswer(t *testing.T) {
 		answer(h)
 		d.unused(t)
 	}
+	_, err := d.table.Dial(t.Context(), time.Now(), hello.Hello{Version: hello.Version, From: 40000, To: 80})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody answers in time")
+	l.refuse(t, l.next(t), hello.Refuse{Version: hello.Version, Reason: hello.NotListening})
+	d.unused(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, ended(t, d.dial(ctx)).err, context.Canceled)

@@ -109,7 +109,7 @@ func TestRedisOfAnotherUser(t *testing.T) {
 	}
 	// Marks of ports that are handed over stay, until a later process deletes them.
 	names := slices.DeleteFunc(dirNames(t, dir), func(name string) bool { return strings.HasPrefix(name, "handover-") })
-	require.Equal(t, []string{"board", claimFile}, names)
+	require.Equal(t, []string{claimFile}, names)
 }
 
 // A server of HTTP and its client are of two users.

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
 // loopLine matches the only line that a proxy writes when it finds a loop.
@@ -150,114 +148,19 @@ func TestMapThatLeadsElsewhereIsServed(t *testing.T) {
 	}
 }
 
-// The proxy that starts later is refused, whatever is between the two. Once the other
-// one has ended, in whatever way, it is not refused.
-func TestLoopThroughAnotherProxyIsRefused(t *testing.T) {
-	a, b := freeAddress(), freeAddress()
-	socket := "unix://" + shortDir(t) + "/s"
-	for _, c := range []struct {
-		name   string
-		others []string // a process each
-		last   string
-	}{
-		{"TCP and SDP", []string{"tcp://" + a + "=sdp://localhost:7000"}, "sdp://:7000=tcp://" + a},
-		{"SDP and TCP", []string{"sdp://:7000=tcp://" + a}, "tcp://" + a + "=sdp://localhost:7000"},
-		{"TCP alone", []string{"tcp://" + a + "=tcp://" + b}, "tcp://" + b + "=tcp://" + a},
-		{"Unix sockets", []string{socket + "=unix://@" + a}, "unix://@" + a + "=" + socket},
-		{"three processes", []string{"tcp://" + a + "=sdp://localhost:7000", "tcp://" + b + "=tcp://" + a}, "sdp://:7000=tcp://" + b},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			name := fabric(t)
-			var others []*proxy
-			var want []string
-			for _, m := range c.others {
-				p := startProxy(t, name, nil, m)
-				others = append(others, p)
-				// In the order in which a connection passes them.
-				want = append([]string{fmt.Sprintf("%s of process %d", m, p.cmd.Process.Pid)}, want...)
-			}
-			require.Equal(t, strings.Join(want, " and "), wantLoop(t, name, c.last))
-			others[0].signal(syscall.SIGSTOP) // a stopped proxy still counts
-			require.Equal(t, strings.Join(want, " and "), wantLoop(t, name, c.last))
-			others[0].signal(syscall.SIGCONT)
-			others[0].signal(syscall.SIGKILL)
-			others[0].status()
-			last := startProxy(t, name, nil, c.last)
-			last.stop()
-			for _, p := range others[1:] {
-				p.stop()
-			}
-		})
-	}
-}
-
-func TestLoopThroughAnotherNodeIsRefused(t *testing.T) {
-	a := freeAddress()
-	name := fabrictest.Name(t)
-	node := func(i int) string { return fmt.Sprintf("SDP_FABRIC=ring:%s?node=%d&nodes=3", name, i) }
-	first := startProxy(t, node(1), nil, "tcp://"+a+"=sdp://node3:7000")
-	require.Equal(t, fmt.Sprintf("tcp://%s=sdp://node3:7000 of process %d", a, first.cmd.Process.Pid),
-		wantLoop(t, node(3), "sdp://:7000=tcp://"+a))
-	startProxy(t, node(2), nil, "sdp://:7000=tcp://"+a).stop() // the same port of another node
-	first.stop()
-	startProxy(t, node(3), nil, "sdp://:7000=tcp://"+a).stop()
-}
-
-// A proxy that only drains its connections does not listen any more. So it is in no
-// loop.
-func TestProxyThatDrainsIsInNoLoop(t *testing.T) {
+// Proxies do not know each other's maps. The limit of the first to reach it ends the loop.
+func TestLoopThroughAnotherProxyEndsAtTheLimit(t *testing.T) {
+	const limit = 50
 	name, a := fabric(t), freeAddress()
-	socket := shortDir(t) + "/s"
-	ln, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	draining := startProxy(t, name, nil, "tcp://"+a+"=unix://"+socket)
-	client := draining.dial(0)
-	server, err := ln.Accept()
-	require.NoError(t, err)
-	defer server.Close()
-	require.NoError(t, ln.Close())
-	draining.signal(syscall.SIGTERM)
-	waitUntilRefused(t, draining)
-	startProxy(t, name, nil, "unix://"+socket+"=tcp://"+a).stop()
-	require.False(t, draining.over())
-	_, err = server.Write([]byte("x"))
-	require.NoError(t, err)
-	_, err = client.Read(make([]byte, 1))
-	require.NoError(t, err)
+	flags := []string{"--max-connections", fmt.Sprint(limit)}
+	first := startProxy(t, name, flags, "tcp://"+a+"=sdp://localhost:7000")
+	second := startProxy(t, name, flags, "sdp://:7000=tcp://"+a)
+	client := first.dial(0)
+	_, err := client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
 	client.Close()
-	server.Close()
-	require.Zero(t, draining.status())
-}
-
-// Two proxies that form a loop start at the same moment. One of them serves.
-func TestOneOfTwoThatMakeALoopStarts(t *testing.T) {
-	name := fabric(t)
-	for range int(long(20, 5)) {
-		a, b := freeAddress(), freeAddress()
-		maps := []string{"tcp://" + a + "=tcp://" + b, "tcp://" + b + "=tcp://" + a}
-		var both []*process
-		for _, m := range maps {
-			both = append(both, start(t, filepath.Join(programs, "sdp-proxy"), mapArgs([]string{m}), withEnv(name)))
-		}
-		eventually(t, "each serves or ends", func() bool {
-			for _, p := range both {
-				if !p.over() && !strings.Contains(p.out.String(), "listening") {
-					return false
-				}
-			}
-			return true
-		})
-		served := 0
-		for _, p := range both {
-			if strings.Contains(p.out.String(), "listening") {
-				served++
-				p.signal(syscall.SIGTERM)
-				require.Zero(t, p.status())
-			} else {
-				require.Equal(t, 2, p.status())
-				require.Regexp(t, loopLine, p.out.String())
-			}
-		}
-		require.Equal(t, 1, served)
-	}
+	c := first.stop() // waits until all connections have ended
+	require.EqualValues(t, limit, c.total)
+	require.EqualValues(t, 1, c.refused)
+	require.EqualValues(t, limit, second.stop().total)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -82,7 +83,7 @@ func TestALinkThatEndsDuringADecision(t *testing.T) {
 	l := table.Listen(7, Config{Backlog: 1, Allow: func(*link.Peer) error { asked <- struct{}{}; return <-answer }})
 	dialled := make(chan error, 1)
 	go func() {
-		_, err := k.far.dials.Dial(context.Background(), helloTo(7))
+		_, err := k.far.dials.Dial(context.Background(), time.Now().Add(testTimeout), helloTo(7))
 		dialled <- err
 	}()
 	<-asked

@@ -204,7 +204,7 @@ func join(t *testing.T, s *side, x, y ntb.Device, before func(*valve, any)) *lin
 func (l *linked) dial(ctx context.Context, port uint16) (*bounce.Pair, error) {
 	var retry dial.Retry
 	for {
-		pair, err := l.far.dials.Dial(ctx, hello.Hello{Version: hello.Version, From: 40000, To: port})
+		pair, err := l.far.dials.Dial(ctx, time.Now().Add(testTimeout), hello.Hello{Version: hello.Version, From: 40000, To: port})
 		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return pair, err
 		}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/dial"
@@ -26,7 +27,7 @@ func addressesFrom(_ *link.Peer, h *hello.Hello) (a Addresses, why hello.Reason)
 
 func (l *linked) dialTCP(from, to uint16, s Socket) (*bounce.Pair, error) {
 	m := hello.Hello{Version: hello.Version, Network: hello.OverTCP, From: from, To: to, TCP: hello.TCP{Cookie: s.Cookie, Namespace: s.Namespace}}
-	return l.far.dials.Dial(context.Background(), m)
+	return l.far.dials.Dial(context.Background(), time.Now().Add(testTimeout), m)
 }
 
 // Sockets distinguish listeners of one port.
@@ -79,7 +80,7 @@ func TestAddressesAreTakenOnce(t *testing.T) {
 
 	// A dialler of network "sdp" does not see the address, and gets another one.
 	m := hello.Hello{Version: hello.Version, From: 65535, To: 7}
-	d, err := k.far.dials.Dial(context.Background(), m)
+	d, err := k.far.dials.Dial(context.Background(), time.Now().Add(testTimeout), m)
 	require.NoError(t, err)
 	b := mustAccept(t, l)
 	require.EqualValues(t, firstUserPort, b.Addresses.Remote.Port())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -24,7 +25,7 @@ func TestBothSidesOfADialSayBothVersions(t *testing.T) {
 	defer ln.Close()
 	for _, network := range []hello.Network{hello.SDP, hello.OverTCP} {
 		m := hello.Hello{Version: hello.Version + 1, Network: network, From: 40000, To: 7}
-		_, err := l.far.dials.Dial(context.Background(), m)
+		_, err := l.far.dials.Dial(context.Background(), time.Now().Add(testTimeout), m)
 		require.ErrorIs(t, err, syscall.EPROTONOSUPPORT)
 		require.ErrorContains(t, err, fmt.Sprintf("version %d here, of %d at the peer: update the side with the lower one", hello.Version, hello.Version-1))
 		why := <-refused

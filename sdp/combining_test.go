@@ -11,6 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/bounce"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -66,7 +67,7 @@ func TestShortRecordsOverWriteCombiningWindows(t *testing.T) {
 func combinedConn(t *testing.T, nodes int) (a, b net.Conn) {
 	ends := map[[2]int]ntb.Attachment{}
 	for i := 1; i < nodes; i++ {
-		ends[[2]int{i, i + 1}], ends[[2]int{i + 1, i}] = ntbmem.Attach(func() (a, b ntb.Device) {
+		ends[[2]int{i, i + 1}], ends[[2]int{i + 1, i}] = ntbattach.Ends(func() (a, b ntb.Device) {
 			a, b = ntbmem.Pair(4 << 20)
 			return combined(a), combined(b)
 		})

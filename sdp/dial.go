@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -123,7 +121,8 @@ const (
 // destination is where a dial leads.
 type destination struct {
 	host, port int
-	tcp        bool // network "tcp": addresses are those of TCP
+	until      time.Time // when the dial ends if ctx does not end it before
+	tcp        bool      // network "tcp": addresses are those of TCP
 	// socket identifies the listener's TCP socket. It is zero if the listener is
 	// found by host and port.
 	socket     inetdiag.Listener
@@ -153,9 +152,7 @@ func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
 // a connection there. After a failure it does again what dial.Retry says, until ctx ends.
 func (f *Fabric) tryDial(ctx context.Context, d *destination) (*Conn, error) {
 	_, patient := ctx.Deadline()
-	limited := &lateTimer{Context: ctx, end: time.Now().Add(connectTimeout)}
-	defer limited.stop()
-	ctx = limited
+	d.until = time.Now().Add(connectTimeout)
 	retry := dial.Retry{Far: d.host != f.stack.fabric.Host(), Patient: patient}
 	var peer *link.Peer
 	var next dial.Next
@@ -177,11 +174,14 @@ func (f *Fabric) tryDial(ctx context.Context, d *destination) (*Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		if end := ctx.Err(); end != nil && errors.Is(err, end) {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			return nil, retry.Ended(err)
 		}
 		if next, err = retry.After(err); err != nil {
 			return nil, explainForbidden(err)
+		}
+		if !time.Now().Before(d.until) {
+			return nil, retry.Ended(context.DeadlineExceeded)
 		}
 		if err = sleep(ctx, next.Pause); err != nil {
 			return nil, retry.Ended(err)
@@ -208,53 +208,6 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// lateTimer is a context that ends at a time too. The timer is made when Done is first
-// called: a dial that is answered at once has none, and so wakes no thread to wait for it.
-type lateTimer struct {
-	context.Context // the caller's
-	end             time.Time
-	once            sync.Once
-	made            atomic.Pointer[timer]
-}
-
-// timer is a context with the means to end it.
-type timer struct {
-	context.Context
-	cancel context.CancelFunc
-}
-
-func (l *lateTimer) Deadline() (time.Time, bool) {
-	if d, ok := l.Context.Deadline(); ok && d.Before(l.end) {
-		return d, true
-	}
-	return l.end, true
-}
-
-func (l *lateTimer) Done() <-chan struct{} {
-	l.once.Do(func() {
-		ctx, cancel := context.WithDeadline(l.Context, l.end)
-		l.made.Store(&timer{ctx, cancel})
-	})
-	return l.made.Load().Done()
-}
-
-func (l *lateTimer) Err() error {
-	if t := l.made.Load(); t != nil {
-		return t.Err()
-	}
-	if err := l.Context.Err(); err != nil || time.Now().Before(l.end) {
-		return err
-	}
-	return context.DeadlineExceeded
-}
-
-// stop frees the timer. Nobody waits any more.
-func (l *lateTimer) stop() {
-	if t := l.made.Load(); t != nil {
-		t.cancel()
-	}
-}
-
 // holder returns the process of this host that has the listener.
 func (f *Fabric) holder(d *destination) (link.ID, bool, error) {
 	if id := d.holder; id != 0 {
@@ -272,14 +225,16 @@ func (f *Fabric) holder(d *destination) (link.ID, bool, error) {
 // has the port.
 func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.Peer, error) {
 	joined := f.stack.fabric
-	switch {
-	case d.host == joined.Host():
+	if d.host == joined.Host() {
 		return f.reachHere(ctx, d)
-	case process == 0:
+	}
+	ctx, cancel := context.WithDeadline(ctx, d.until)
+	defer cancel()
+	if process == 0 {
 		return joined.Owner(ctx, d.host)
 	}
 	// That process may be about to end, or its link to the owner may not be up yet.
-	soon, cancel := context.WithTimeout(ctx, redirectWait)
+	soon, cancel := context.WithTimeout(ctx, redirectWait) // no later than until
 	defer cancel()
 	peer, err := joined.Peer(soon, link.MakeID(d.host, process))
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
@@ -368,7 +323,7 @@ func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Co
 	dials := peer.Handler(link.ServiceSDP).(*handler).dials
 	if !d.tcp {
 		from := f.stack.dialPort()
-		pair, err := dials.Dial(ctx, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})
+		pair, err := dials.Dial(ctx, d.until, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})
 		if err != nil {
 			return nil, err
 		}
@@ -382,7 +337,7 @@ func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Co
 		return nil, fmt.Errorf("no port is free for the dialling endpoint: %w", syscall.EADDRNOTAVAIL)
 	}
 	d.from = 0
-	pair, err := dials.Dial(ctx, d.hello(from))
+	pair, err := dials.Dial(ctx, d.until, d.hello(from))
 	if d.keepsPort(err) {
 		d.from = from
 		return nil, err

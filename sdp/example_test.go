@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/sdp"
@@ -261,10 +262,15 @@ func ExampleFabric_Watch() {
 	// Output: node2 is up: 1 link to the right
 }
 
+// bridge returns the two ends of a bridge, which a driver of it would attach to.
+func bridge() (a, b ntb.Attachment) {
+	return ntbattach.Ends(func() (a, b ntb.Device) { return ntbmem.Pair(1 << 20) })
+}
+
 // Two machines of a line, each with one end of the bridge between them. Here they are in one
 // process, and so is the bridge.
 func ExampleOpenWith() {
-	left, right := ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(1 << 20) })
+	left, right := bridge()
 	machine := func(node int, end ntb.Attachment) *sdp.Fabric {
 		fabric := fmt.Sprintf("line:example?node=%d&nodes=2&backend=mem", node)
 		f, err := openBridged(fabric, func(sdp.Side) (ntb.Attachment, error) { return end, nil })

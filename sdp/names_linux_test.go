@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -212,41 +211,6 @@ func TestADialIsOfTheNamespaceOfItsThread(t *testing.T) {
 	who, sdp = way(f, "tcp", address)
 	require.Equal(t, "here", who)
 	require.True(t, sdp)
-}
-
-func TestLateTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		parent, cancel := context.WithCancel(t.Context())
-		end := time.Now().Add(time.Minute)
-		c := &lateTimer{Context: parent, end: end}
-		got, ok := c.Deadline()
-		require.True(t, ok && got.Equal(end))
-		require.NoError(t, c.Err())
-		<-c.Done()
-		require.Equal(t, end, time.Now())
-		require.Equal(t, context.DeadlineExceeded, c.Err())
-		c.stop()
-
-		c = &lateTimer{Context: parent, end: time.Now()}
-		require.Equal(t, context.DeadlineExceeded, c.Err(), "nobody has waited")
-		c = &lateTimer{Context: parent, end: time.Now().Add(time.Minute)}
-		done := c.Done()
-		cancel()
-		<-done
-		require.Equal(t, context.Canceled, c.Err())
-		c.stop()
-		c = &lateTimer{Context: parent, end: time.Now().Add(time.Minute)}
-		require.Equal(t, context.Canceled, c.Err())
-		<-c.Done()
-		c.stop()
-
-		sooner, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		c = &lateTimer{Context: sooner, end: time.Now().Add(time.Minute)}
-		got, _ = c.Deadline()
-		require.Equal(t, time.Now().Add(time.Second), got)
-		c.stop() // which nobody needs
-	})
 }
 
 // The Cancel of a net.Dialer ends a dial by SDP too.

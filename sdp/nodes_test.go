@@ -10,6 +10,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -58,7 +59,7 @@ func bridged(t *testing.T, n int) (all []*Fabric, rights []*cable) {
 	lefts := make([]ntb.Attachment, n+1)
 	rights = make([]*cable, n+1)
 	for i := 1; i <= n; i++ {
-		right, left := ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(2 << 20) })
+		right, left := ntbattach.Ends(func() (a, b ntb.Device) { return ntbmem.Pair(2 << 20) })
 		rights[i] = &cable{Attachment: right, whole: make(chan struct{})}
 		rights[i].mend()
 		lefts[i%n+1] = left

@@ -107,3 +107,28 @@ func TestSharedMemoryIsRefusedInABubble(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 	})
 }
+
+// A dial without a limit of its own ends as TCP's does.
+func TestADialEndsAfterTwoMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := open(t, "ring:two-minutes?node=1&nodes=3&backend=mem")
+		ln, err := (&ListenConfig{Fabric: f, Backlog: 1}).Listen(t.Context(), "sdp", ":80")
+		require.NoError(t, err)
+		for _, address := range []string{":80", "node2:80"} { // the backlog is full; the node is not there
+			var end error
+			begun := time.Now()
+			for end == nil {
+				var c net.Conn
+				begun = time.Now()
+				if c, end = f.Dial("sdp", address); end == nil {
+					defer c.Close()
+				}
+			}
+			require.ErrorIs(t, end, context.DeadlineExceeded)
+			took := time.Since(begun)
+			require.True(t, took >= connectTimeout && took < connectTimeout+time.Second, took)
+		}
+		require.NoError(t, ln.Close())
+		require.NoError(t, f.Close())
+	})
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -35,7 +36,7 @@ func inMemory(t testing.TB, nodes, window int) (specs []string) {
 	pair := func() (a, b ntb.Device) { return rec.Pair(ntbmem.Pair(window)) }
 	left, right := make([]ntb.Attachment, nodes), make([]ntb.Attachment, nodes)
 	for i := range nodes {
-		right[i], left[(i+1)%nodes] = ntbmem.Attach(pair)
+		right[i], left[(i+1)%nodes] = ntbattach.Ends(pair)
 	}
 	name := fabrictest.Name(t)
 	for i := range nodes {

@@ -20,12 +20,12 @@ import (
 	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/internal/testing/recorder"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
-	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/require"
 )
@@ -64,7 +64,7 @@ func bridged(t *testing.T, size int, wrap func(a, b ntb.Device) (ntb.Device, ntb
 	require.NoError(t, err)
 	y, err := ntbivshmem.AttachFile(file, ntbivshmem.Place{Places: 2, Own: 1, Peer: 0})
 	require.NoError(t, err)
-	a, b := ntbmem.Attach(func() (a, b ntb.Device) {
+	a, b := ntbattach.Ends(func() (a, b ntb.Device) {
 		var both sync.WaitGroup
 		both.Go(func() { a, err = x.Open(context.Background()) })
 		var err2 error

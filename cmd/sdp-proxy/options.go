@@ -29,9 +29,8 @@ With --transparent a map is LISTEN alone, at tcp://. What rules of nftables
 redirect there goes on to where its client wanted to go, if that is an address
 of the fabric's hosts.
 
-A map that leads back to itself is refused, also through other maps and through
-other sdp-proxys of the fabric on this machine: the one that starts last is. A
-loop through other programs ends at --max-connections.
+A map that leads back to itself is refused, also through other maps. A loop
+through other processes ends at --max-connections.
 
 Examples, a Redis server and its clients over SDP:
   sdp-proxy --map sdp://:7000=tcp://127.0.0.1:6379

@@ -18,6 +18,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbfixed"
 	"github.com/ntbnet/ntbnet/ntb/ntbivshmem"
@@ -112,7 +113,7 @@ func onBridges(t *testing.T, f func(t *testing.T, w *bridgesOf)) {
 	t.Run("mem", func(t *testing.T) {
 		leak.Check(t)
 		f(t, newBridges(t, func() (a, b ntb.Attachment, err error) {
-			a, b = ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(window) })
+			a, b = ntbattach.Ends(func() (a, b ntb.Device) { return ntbmem.Pair(window) })
 			return a, b, nil
 		}))
 	})

@@ -44,11 +44,6 @@ func TestNodesShareADirectory(t *testing.T) {
 	require.ErrorContains(t, err, "option owner: want users")
 	_, err = census.ReadTopology(t.Context(), "line:"+path+"/none")
 	require.ErrorContains(t, err, "no node of line:"+path+"/none runs on this machine")
-	s, err := spec.Parse(fmt.Sprintf("line:%s?node=1", path))
-	require.NoError(t, err)
-	board, err := spec.OpenBoard(s)
-	require.NoError(t, err)
-	require.NoError(t, board.Close())
 	for _, f := range all {
 		f.Close()
 	}
@@ -58,5 +53,5 @@ func TestNodesShareADirectory(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	require.Equal(t, []string{"board", "node1-claims-v2", "node2-claims-v2", "node3-claims-v2"}, names)
+	require.Equal(t, []string{"node1-claims-v2", "node2-claims-v2", "node3-claims-v2"}, names)
 }

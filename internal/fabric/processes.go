@@ -49,8 +49,10 @@ func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Pee
 	}
 	if r := f.net.ring.Load(); r != nil {
 		// The link to the owner, or to a member, also leads to a process of this
-		// host.
-		if p, err := r.Peer(ctx, id); err == nil && isOf(p, users) {
+		// host. If that takes long, a link of its own is made.
+		soon, cancel := context.WithTimeout(ctx, linkTimeout)
+		defer cancel()
+		if p, err := r.Peer(soon, id); err == nil && isOf(p, users) {
 			return p, nil
 		}
 	}

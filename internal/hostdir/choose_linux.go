@@ -94,11 +94,11 @@ func lives(base string, names []string) bool {
 	return false
 }
 
-// used reports whether a process has claimed anything, or has a text on the board.
+// used reports whether a process has claimed anything.
 func (p *openPlace) used() bool {
 	names, _ := p.names()
 	for _, name := range names {
-		if p.claimVersion(name) == 0 && name != boardFile {
+		if p.claimVersion(name) == 0 {
 			continue
 		}
 		fd, err := p.openFile(name, false)

@@ -90,21 +90,6 @@ func TestAFabricInTheSessionStaysThere(t *testing.T) {
 	}
 }
 
-// A text on a board counts, since another process looks for it.
-func TestABoardStaysWhereItIs(t *testing.T) {
-	leak.Check(t)
-	h := newHome(t)
-	b, err := OpenBoard(In(h.find([]string{"x"}), "x"), true)
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(h.session, 0o700))
-	require.Equal(t, h.base, h.find([]string{"x"}), "it has no text")
-	_, err = b.Post(t.Context(), []byte("text"))
-	require.NoError(t, err)
-	require.Equal(t, h.tmp, h.find([]string{"x@1", "x"}))
-	require.NoError(t, b.Close())
-	require.Equal(t, h.base, h.find([]string{"x@1", "x"}))
-}
-
 // The temporary directory of another user, or of nobody, does not matter in a session.
 func TestASessionNeedsNoTemporaryDirectory(t *testing.T) {
 	leak.Check(t)

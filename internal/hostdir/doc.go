@@ -5,7 +5,7 @@
 // above.
 //
 // docs/protocol/meeting.md has the directory: its names and modes, the bytes of the claim file,
-// the board, and the sockets of cables. There is no daemon.
+// and the sockets of cables. There is no daemon.
 //
 // # The directory
 //

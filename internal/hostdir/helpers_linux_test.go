@@ -173,18 +173,6 @@ var roles = map[string]func(arg string) error{
 		fmt.Printf("got %q, %v\n", b, err)
 		return nil
 	},
-	// post leaves a text on the board until it is killed.
-	"post": func(base string) error {
-		b, err := OpenBoard(In(base, "mine"), true)
-		if err != nil {
-			return err
-		}
-		if _, err := b.Post(context.Background(), []byte("another process")); err != nil {
-			return err
-		}
-		fmt.Println("posted")
-		select {}
-	},
 	// flock tries to lock a directory exclusively.
 	"flock": func(path string) error {
 		f, err := os.Open(path)

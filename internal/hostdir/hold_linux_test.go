@@ -22,22 +22,18 @@ func exclusive(t *testing.T, path string) *os.File {
 	return f
 }
 
-// As long as a process is in a fabric, or has its board open, nobody gets an exclusive flock on
+// As long as a process is in a fabric, nobody gets an exclusive flock on
 // the directory.
 func TestAFabricsDirectoryIsLocked(t *testing.T) {
 	leak.Check(t)
 	base := newBase(t)
 	path := filepath.Join(base, "default")
 	d := openDir(t, base)
-	b, err := OpenBoard(In(base, "default"), true)
-	require.NoError(t, err)
 	p, _, _ := startHolder(t, base)
 	try := func() string { return start(t, self(t), "flock", path, nil).line(t) }
 	busy := syscall.EWOULDBLOCK.Error()
 	require.Equal(t, busy, try())
 	require.NoError(t, d.Close())
-	require.Equal(t, busy, try())
-	require.NoError(t, b.Close())
 	require.Equal(t, busy, try())
 	p.kill()
 	require.Equal(t, "granted", try())
@@ -79,9 +75,6 @@ func TestADirectoryIsEnteredBesideAnExclusiveLock(t *testing.T) {
 	f := exclusive(t, path)
 	require.NoError(t, enter(In(base, "default")))
 	d, _ := openMember(t, base)
-	b, err := OpenBoard(In(base, "default"), true)
-	require.NoError(t, err)
-	require.NoError(t, b.Close())
 	require.NoError(t, f.Close())
 	<-d.place.late.ended
 	other, err := os.Open(path)

@@ -1,7 +1,6 @@
 package hostdir
 
 import (
-	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,18 +114,6 @@ func TestNoNumberIsClaimedInADirectoryThatWasRemoved(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ESTALE)
 		require.NoError(t, d.Close())
 	}
-}
-
-// Nor is a text left on a board that was removed, which nobody would read.
-func TestNoTextIsLeftOnABoardThatWasRemoved(t *testing.T) {
-	leak.Check(t)
-	base := newBase(t)
-	b, err := OpenBoard(In(base, "default"), true)
-	require.NoError(t, err)
-	defer b.Close()
-	require.NoError(t, Remove(In(base, "default")))
-	_, err = b.Post(context.Background(), []byte("text"))
-	require.ErrorIs(t, err, syscall.ESTALE)
 }
 
 func TestHostsOfADirectoryThatTheyShare(t *testing.T) {

@@ -57,19 +57,6 @@ func List(string) ([]string, error) { return nil, ntb.ErrNotSupported }
 // Remove returns ntb.ErrNotSupported.
 func Remove(...Place) error { return ntb.ErrNotSupported }
 
-// Board is where the processes of a fabric leave texts for each other. It needs Linux.
-// Here OpenBoard returns ntb.ErrNotSupported.
-type Board struct{}
-
-// NoBoard returns a Board of which nobody else knows.
-func NoBoard() *Board { return &Board{} }
-
-// OpenBoard returns ntb.ErrNotSupported.
-func OpenBoard(p Place, create bool) (*Board, error) { return nil, ntb.ErrNotSupported }
-
-func (b *Board) Post(context.Context, []byte) ([][]byte, error) { return nil, nil }
-func (b *Board) Close() error                                   { return nil }
-
 // PeerOf returns ntb.ErrNotSupported.
 func PeerOf(*unixsock.Conn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
 

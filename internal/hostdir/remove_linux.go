@@ -10,25 +10,19 @@ import (
 )
 
 // Remove removes what fabrics have left in places of In: the claim file, the sockets of
-// processes that were killed, marks of ports, a board, and the directory. It is no error if there is none.
+// processes that were killed, marks of ports, and the directory. It is no error if there is none.
 // While a process is attached to one, nothing of that one is removed, and the error wraps
-// EBUSY; while one has a text on a board, nothing is.
+// EBUSY.
 //
 // A process that attaches at the same time finds out, when it claims a number, that the
 // directory was removed.
 func Remove(places ...Place) (err error) {
-	for _, p := range places {
-		if err := removeBoard(p); err != nil {
-			return err
-		}
-	}
 	for _, p := range places {
 		err = errors.Join(err, p.remove())
 	}
 	return err
 }
 
-// remove removes one place, whose board is removed.
 func (p Place) remove() error {
 	place, err := p.open(false)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -83,12 +83,8 @@ func playUmask(arg string) error {
 			return err
 		}
 	}
-	b, err := OpenBoard(In(base+"/own", "default"), true)
-	if err != nil {
-		return err
-	}
 	fmt.Println("entered")
-	return b.Close()
+	return nil
 }
 
 // The umask of the process that makes the directories does not count.
@@ -97,7 +93,7 @@ func TestAUmaskThatTakesTheOwnersBits(t *testing.T) {
 		base := t.TempDir()
 		require.Equal(t, "entered", start(t, self(t), "umask", mask+" "+base, nil).line(t), mask)
 		for path, want := range map[string]os.FileMode{
-			"own": 0o700, "own/default": 0o700, "own/default/claims-v2": 0o600, "own/default/board": 0o600,
+			"own": 0o700, "own/default": 0o700, "own/default/claims-v2": 0o600,
 			"shared": 0o770, "shared/claims-v2": 0o660,
 		} {
 			info, err := os.Stat(filepath.Join(base, path))

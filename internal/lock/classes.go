@@ -131,7 +131,7 @@ func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 func (Hub) class() info { return info{"fabric.memHub", 75, true} }
 func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
 
-func (Attach) class() info { return info{"ntbfixed.session, ntbmem.meeting", 78, false} }
+func (Attach) class() info { return info{"ntbfixed.session, ntbattach.meeting", 78, false} }
 
 // The goroutines of all links add to the sendQueue of one.
 func (SendQueue) class() info { return info{"ring.sendQueue", 79, true} }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtime"
 	"github.com/ntbnet/ntbnet/internal/virtual"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -87,7 +88,7 @@ func open(t *testing.T, b bed, f func(w *world)) {
 func (w *world) openAll() {
 	ends := map[[2]int]ntb.Attachment{}
 	for i := 1; i < w.nodes; i++ {
-		ends[[2]int{i, i + 1}], ends[[2]int{i + 1, i}] = ntbmem.Attach(func() (a, b ntb.Device) {
+		ends[[2]int{i, i + 1}], ends[[2]int{i + 1, i}] = ntbattach.Ends(func() (a, b ntb.Device) {
 			a, b = ntbmem.Pair(w.window)
 			x, y := ntbtime.Pair(a, b, w.link)
 			w.devices = append(w.devices, x, y)

@@ -17,10 +17,9 @@
 // # Loops
 //
 // A [Server] refuses a map whose connections come back to it. It follows each target to
-// the Forwarder that listens there, in this process or in another one of the fabric. All
-// Forwarders leave their maps on the fabric's board. Addresses are compared as the system
-// would find them: names by all their addresses, wildcards, addresses of this machine and
-// network namespace, the file of a path.
+// the Forwarder of its own that listens there. Addresses are compared as the system
+// would find them: names by all their addresses, wildcards, addresses of this machine, the
+// file of a path.
 //
 // # How a stream ends
 //
@@ -35,6 +34,6 @@
 //   - A header of the PROXY protocol is read from the bare connection, and nothing behind it. So the kernel moves the
 //     bytes that follow, as without a header.
 //   - A target that cannot be dialled is a reset for the client. So is a client beyond
-//     Map.MaxConnections, at once and without a dial. In a loop through programs
-//     that are not known here, that ends all its connections one by one.
+//     Map.MaxConnections, at once and without a dial. In a loop through other
+//     processes, that ends all its connections one by one.
 package proxy

@@ -5,22 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"sync"
 )
-
-// resolveAll looks up the targets of the routes to TCP, all at once, as a dial would. A
-// name that cannot be looked up before ctx ends has no addresses.
-func resolveAll(ctx context.Context, all []route) [][]netip.AddrPort {
-	found := make([][]netip.AddrPort, len(all))
-	var wg sync.WaitGroup
-	for i, r := range all {
-		if r.Target.Network == networkTCP {
-			wg.Go(func() { found[i] = resolveTCP(ctx, r.Target.Address) })
-		}
-	}
-	wg.Wait()
-	return found
-}
 
 // resolveTCP returns all addresses that a dial of "host:port" may try.
 func resolveTCP(ctx context.Context, address string) []netip.AddrPort {

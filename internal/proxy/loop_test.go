@@ -8,9 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ntbnet/ntbnet/internal/spec"
-	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 )
 
 func TestListenerAnswersForWhatNetWouldReach(t *testing.T) {
@@ -114,36 +111,4 @@ func TestLoopsAreFoundInAnyGraph(t *testing.T) {
 	for start, want := range [][]int{{0, 2, 4}, {1, 3}, {2, 4, 0}, {3, 1}, {4}, {5}, nil} {
 		require.Equal(t, want, shortestLoop(start, len(graph), leads), start)
 	}
-}
-
-func TestNoiseOnTheBoardIsAnError(t *testing.T) {
-	own := "shm:" + fabrictest.Name(t)
-	s, err := spec.Parse(own)
-	require.NoError(t, err)
-	e := newEnv(t)
-	board, err := spec.OpenBoard(s)
-	require.NoError(t, err)
-	defer board.Close()
-	_, err = board.Post(context.Background(), []byte("noise"))
-	require.NoError(t, err)
-	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Map{})
-	_, err = register(context.Background(), own, []served{{f, f.m}})
-	require.ErrorContains(t, err, "cannot read what another process says of its maps")
-	require.NoError(t, board.Close())
-	r, err := register(context.Background(), own, []served{{f, f.m}})
-	require.NoError(t, err)
-	r.Close()
-}
-
-func TestLoopOfThisProcessIsFoundWithoutAFabric(t *testing.T) {
-	e := newEnv(t)
-	f := e.forward(networkTCP, Endpoint{networkTCP, "127.0.0.1:1"}, Map{})
-	r, err := register(context.Background(), "none such", []served{{f, f.m}})
-	require.ErrorIs(t, err, errNoFabric)
-	r.Close()
-	f.m.Targets = []Endpoint{f.addr}
-	_, err = register(context.Background(), "none such", []served{{f, f.m}})
-	require.ErrorContains(t, err, "leads back to itself")
-	_, err = register(context.Background(), "mem:none", []served{{f, f.m}})
-	require.ErrorContains(t, err, "leads back to itself")
 }

@@ -19,12 +19,11 @@ import (
 // Server serves the maps of a [Config], and may change to those of another one. Its methods are called by one
 // goroutine.
 type Server struct {
-	env        env
-	cfg        *Config       // nil before the first Apply
-	fabric     Fabric        // this process's, if it is open
-	registered *registration // nil if the maps are not known to others
-	web        *http.Server  // nil if nothing is served to operators
-	lines      *LogQueue     // behind the log of env
+	env    env
+	cfg    *Config      // nil before the first Apply
+	fabric Fabric       // this process's, if it is open
+	web    *http.Server // nil if nothing is served to operators
+	lines  *LogQueue    // behind the log of env
 
 	failed chan error     // from the goroutines that serve
 	old    sync.WaitGroup // removed forwarders that drain
@@ -113,7 +112,7 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 			return fmt.Errorf("metrics %s: %w", c.Metrics, rootCause(err))
 		}
 	}
-	if err := s.register(ctx, all); err != nil {
+	if err := s.env.checkLoops(ctx, all); err != nil {
 		return err
 	}
 	if changed {
@@ -170,43 +169,6 @@ func (s *Server) join(c *Config) error {
 	return nil
 }
 
-// register publishes these maps to other proxies of the fabric, in place of those before. If there is an error, it
-// publishes those before again.
-func (s *Server) register(ctx context.Context, all []served) error {
-	if len(all) == 0 && s.registered == nil {
-		return nil
-	}
-	s.unregister()
-	registered, err := register(ctx, "", all)
-	if errors.Is(err, errNoFabric) && s.env.fabric == nil {
-		// Without SDP the maps need no fabric.
-		s.env.log.Warn("a loop through other processes ends at max-connections", "reason", err)
-		err = nil
-	}
-	if err == nil {
-		s.registered = registered
-		return nil
-	}
-	if len(s.maps) > 0 {
-		var before []served
-		for _, f := range s.maps {
-			before = append(before, served{f, f.serves()})
-		}
-		var again error
-		if s.registered, again = register(ctx, "", before); again != nil {
-			s.env.log.Error("other proxies do not know the maps of this one any more", "reason", again)
-		}
-	}
-	return err
-}
-
-func (s *Server) unregister() {
-	if s.registered != nil {
-		s.registered.Close()
-		s.registered = nil
-	}
-}
-
 func (s *Server) serve(f *Forwarder) {
 	if err := f.Serve(); err != nil {
 		select {
@@ -260,7 +222,6 @@ func (s *Server) Drain(ctx context.Context) (cut int) {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	s.unregister() // first: once an address is free, another proxy may listen there
 	stop := context.AfterFunc(ctx, s.cutOld)
 	defer stop()
 	var sum atomic.Int64

@@ -26,11 +26,5 @@ func (w *writer) tryOnce(uintptr) (done bool) { return true }
 // descriptorLimit returns a number that is not reached.
 func descriptorLimit() int { return math.MaxInt32 }
 
-// fileID returns "", since files have no known numbers here.
-func fileID(os.FileInfo) string { return "" }
-
-// networkNamespace returns "", since there is only one.
-func networkNamespace() string { return "" }
-
 // isListener returns false: no sockets are passed here.
 func isListener(*os.File) bool { return false }

@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -121,25 +120,6 @@ func descriptorLimit() int {
 		return math.MaxInt32
 	}
 	return int(l.Cur)
-}
-
-// fileID identifies a file for as long as it exists.
-func fileID(info os.FileInfo) string {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
-}
-
-// networkNamespace identifies the network namespace of this process, where a system
-// has several.
-func networkNamespace() string {
-	info, err := os.Stat("/proc/self/ns/net")
-	if err != nil {
-		return ""
-	}
-	return fileID(info)
 }
 
 // isListener reports whether a file is a socket that listens for streams.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/selftest"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -29,7 +30,7 @@ func combining(dropFlush float64) wrapper {
 }
 
 func attach(size int, wrap wrapper) (a, b ntb.Attachment) {
-	return ntbmem.Attach(func() (a, b ntb.Device) { return wrap(ntbmem.Pair(size)) })
+	return ntbattach.Ends(func() (a, b ntb.Device) { return wrap(ntbmem.Pair(size)) })
 }
 
 // outcome is what Run returned at an end.

@@ -65,21 +65,6 @@ func (s *Spec) Choose() (chosen *Spec, decided func(), err error) {
 	return &own, decided, nil
 }
 
-// OpenBoard opens the board of the fabric that spec names, and creates it if it does
-// not exist. A fabric within one process has one that is always empty.
-func OpenBoard(spec *Spec) (*hostdir.Board, error) {
-	switch {
-	case spec.Backend == "mem":
-		return hostdir.NoBoard(), nil
-	case IsPath(spec.Name):
-		return hostdir.OpenBoard(spec.PlaceOf(0), true)
-	}
-	if err := CheckName(spec.Name); err != nil {
-		return nil, err
-	}
-	return hostdir.OpenBoard(hostdir.In(spec.find(), spec.Name), true)
-}
-
 // Remove removes what this user's fabric of that name has left in the file system, as
 // hostdir.Remove does, of all its hosts. A directory that the user named is not removed.
 func Remove(name string) error {

@@ -18,12 +18,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestSessions(t *testing.T) {
-	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
-		return ntbmem.Attach(func() (a, b ntb.Device) { return ntbmem.Pair(4 << 10) })
-	})
-}
-
 // In a bubble a wait for a doorbell counts as blocked. So tests of higher layers
 // can see that all goroutines sleep.
 func TestDoorbellInBubble(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -78,7 +79,7 @@ func TestMemoryOfAChannelHasABound(t *testing.T) {
 func TestSessions(t *testing.T) {
 	around := Around(Options{Channels: 2})
 	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
-		return ntbmem.Attach(func() (a, b ntb.Device) { return around(ntbmem.Pair(4 << 10)) })
+		return ntbattach.Ends(func() (a, b ntb.Device) { return around(ntbmem.Pair(4 << 10)) })
 	})
 }
 

@@ -3,6 +3,7 @@ package ntbfault_test
 import (
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -23,7 +24,7 @@ func TestAWriteCombiningDeviceConforms(t *testing.T) {
 
 func TestWriteCombiningSessions(t *testing.T) {
 	ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
-		return ntbmem.Attach(func() (a, b ntb.Device) {
+		return ntbattach.Ends(func() (a, b ntb.Device) {
 			a, b = ntbmem.Pair(4 << 10)
 			return ntbfault.Combine(a, 1, 0), ntbfault.Combine(b, 2, 0)
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/testing/ntbattach"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -23,7 +24,7 @@ func TestSessions(t *testing.T) {
 			o.DropDoorbell = 0.1
 		}
 		ntbtest.RunAttachments(t, func(*testing.T) (a, b ntb.Attachment) {
-			return ntbmem.Attach(func() (a, b ntb.Device) {
+			return ntbattach.Ends(func() (a, b ntb.Device) {
 				a, b = ntbmem.Pair(4 << 10)
 				return ntbfault.Pair(a, b, o)
 			})

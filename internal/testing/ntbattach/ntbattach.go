@@ -1,4 +1,4 @@
-package ntbmem
+package ntbattach
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Attach returns the two ends of a bridge within a process. Each session is a bridge of its
-// own that pair makes, such as [Pair], with devices around both ends or without. So its
+// Ends returns the two ends of a bridge within a process. Each session is a bridge of its
+// own that pair makes, such as ntbmem.Pair, with devices around both ends or without. So its
 // memory is fresh.
-func Attach(pair func() (a, b ntb.Device)) (a, b ntb.Attachment) {
+func Ends(pair func() (a, b ntb.Device)) (a, b ntb.Attachment) {
 	m := &meeting{pair: pair}
 	x, y := newAttachment(m, 0), newAttachment(m, 1)
 	return x, y
@@ -48,7 +48,7 @@ func (p *attachment) Open(ctx context.Context) (ntb.Device, error) {
 	case <-p.closed:
 		return nil, ntb.ErrClosed
 	case <-ctx.Done():
-		return nil, fmt.Errorf("ntbmem: another call opens a session: %w", ctx.Err())
+		return nil, fmt.Errorf("ntbattach: another call opens a session: %w", ctx.Err())
 	}
 	p.end()
 	select {
@@ -65,7 +65,7 @@ func (p *attachment) Open(ctx context.Context) (ntb.Device, error) {
 			return nil, ntb.ErrClosed
 		case <-ctx.Done():
 			p.leave(met)
-			return nil, fmt.Errorf("ntbmem: the other side opens no session: %w", ctx.Err())
+			return nil, fmt.Errorf("ntbattach: the other side opens no session: %w", ctx.Err())
 		}
 	}
 	p.current = dev

@@ -3,9 +3,19 @@
 package proxy
 
 import (
+	"errors"
 	"net"
+	"net/netip"
 	"syscall"
 )
+
+// canRedirect reports whether this system redirects connections.
+const canRedirect = false
+
+// originalDestination returns an error.
+func originalDestination(*net.TCPConn) (to netip.AddrPort, err error) {
+	return to, errors.ErrUnsupported
+}
 
 // arrived returns 0, since this system does not say.
 func (r *reader) arrived() int { return 0 }
