@@ -193,10 +193,12 @@ func TestAMoveThatTheEndOfAReadMissesIsTaken(t *testing.T) {
 	given(t, a)
 }
 
-// stepped is a device of which each record is read before the next store.
+// stepped is a device that calls functions around each word of 8 bytes that is published. They are set before the first record,
+// or nil.
 type stepped struct {
 	ntb.Device
-	read func() // set before the first record; nil: nothing is read
+	publish func(v uint64) // called before it
+	read    func()         // called behind it
 }
 
 func (d *stepped) Outbound() ntb.Window {
@@ -215,6 +217,9 @@ func (s *steppedSink) Publish(off int, v uint64, width int) {
 	if width == 4 {
 		s.win.Publish32(off, uint32(v))
 		return
+	}
+	if s.d.publish != nil {
+		s.d.publish(v)
 	}
 	s.win.Publish64(off, v)
 	if s.d.read != nil {

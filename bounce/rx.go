@@ -24,7 +24,7 @@ type rx struct {
 
 	at, left int  // payload of the record under way that is not read yet, in mem
 	size     int  // of the record under way
-	sealed   bool // what it is
+	sealed   bool // it is cleared once it is read
 	within   bool // the Write of the last data record goes on behind it
 	fin      bool
 	private  private // what was lent
@@ -170,8 +170,8 @@ func (r *rx) take(k int) {
 	}
 }
 
-// clear makes the record of n bytes at pos zero, as the writer expects of those that are sealed, and of pads. Zeros of the
-// writer may still arrive there.
+// clear stores zeros over the record of n bytes at pos. It is called for sealed records and pads, whose memory the writer takes to
+// be zero when it comes round again. It stores whole words, since zeros behind a payload may still arrive from the writer.
 func (r *rx) clear(n int) {
 	own := ntb.MappedWindow(r.mem[r.pos:r.pos+n], ntb.Cacheable)
 	for i := 0; i < n; i += headerSize {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
-	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
@@ -192,7 +191,7 @@ func TestABadRecordWithinAWrite(t *testing.T) {
 func TestAWriteThatIsStoppedHasAnnouncedItsRecords(t *testing.T) {
 	leak.Check(t)
 	left, right := ntbmem.Pair(8 << 20)
-	hooked := &hookedDevice{Device: left}
+	hooked := &stepped{Device: left}
 	pa, pb := linkPools(t, hooked, right, Options{Buffer: 8 << 10})
 	a, b := connect(t, pa, pb)
 	var got atomic.Int64
@@ -207,8 +206,8 @@ func TestAWriteThatIsStoppedHasAnnouncedItsRecords(t *testing.T) {
 		}
 	})
 	records := 0
-	hooked.publish = func(h header) {
-		if h.kind() != kindBulk {
+	hooked.publish = func(v uint64) {
+		if header(v).kind() != kindBulk {
 			return
 		}
 		for records++; records == 2 && (got.Load() == 0 || !b.r.waiter.parked.Load()); time.Sleep(time.Millisecond) {
@@ -227,33 +226,4 @@ func TestAWriteThatIsStoppedHasAnnouncedItsRecords(t *testing.T) {
 	a.Close()
 	b.Close()
 	all.Wait()
-}
-
-// hookedDevice calls publish before each word of 8 bytes that is published.
-type hookedDevice struct {
-	ntb.Device
-	publish func(h header)
-}
-
-func (d *hookedDevice) Outbound() ntb.Window {
-	out := d.Device.Outbound()
-	return ntb.SinkWindow(ntb.Basic(&hookedSink{d, out}), out.Len())
-}
-
-type hookedSink struct {
-	dev *hookedDevice
-	out ntb.Window
-}
-
-func (s *hookedSink) Store(off int, p []byte) { s.out.Write(off, p) }
-
-func (s *hookedSink) Publish(off int, v uint64, width int) {
-	if width == 4 {
-		s.out.Publish32(off, uint32(v))
-		return
-	}
-	if s.dev.publish != nil {
-		s.dev.publish(header(v))
-	}
-	s.out.Publish64(off, v)
 }
