@@ -16,6 +16,8 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/doctor"
 	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hello"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
@@ -183,6 +185,26 @@ func TestADialToAnotherFabricSaysWhereProcessesAre(t *testing.T) {
 	})
 	r, _ := diagnose(t, here)
 	assert.Contains(t, check(t, r, "processes").Found, says)
+}
+
+// A process whose messages are of another version is met by its status, which says the version before anybody dials.
+func TestDoctorMeetsAProcessOfAnotherVersion(t *testing.T) {
+	name := "shm:" + fabrictest.Name(t)
+	for version, says := range map[int]string{
+		hello.Version + 1: "update the side with the lower one", hello.Version - 1: "update the side with the lower one", hello.Version: "", 0: "",
+	} {
+		spec, err := fabric.ParseSpec(name)
+		require.NoError(t, err)
+		f, err := fabric.Open(spec, func(f *fabric.Fabric) {
+			f.Describe(func(bool) []status.Connection { return nil }, func(p *status.Process) { p.Messages = version })
+		})
+		require.NoError(t, err)
+		r, works := diagnose(t, name)
+		assert.Zero(t, works, r.Checks)
+		assert.Contains(t, check(t, r, "processes").Remedy, says, "version %d", version)
+		assert.Equal(t, says != "", check(t, r, "processes").Status == doctor.Warning, "version %d", version)
+		f.Close()
+	}
 }
 
 // asUser lets a program or a server run as another user.
