@@ -145,7 +145,7 @@ func (s *stack) start(f *fabric.Fabric) {
 	s.listeners.OtherHolder, s.listeners.Refused = f.OtherHolder, f.Refuse
 	s.listeners.HandedOver = func(port int) bool { return f.HandedOver(port, -1) }
 	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
-	f.Describe(s.connections, s.warm)
+	f.Describe(s.connections, s.describe)
 	f.Node().Register(link.ServiceSDP, s)
 	f.Watch(s.lost)
 	f.Inherit(s.inherit)
@@ -305,14 +305,15 @@ func (s *stack) up() (ended FabricStats, handlers []*handler) {
 	return s.ended, slices.Collect(maps.Keys(s.handlers))
 }
 
-// warm returns how much memory of queues that ended the links keep, and how much that may be.
-func (s *stack) warm() (bytes, room int) {
+// describe says of which version messages are, how much memory of queues that ended the links keep, and how much that may
+// be.
+func (s *stack) describe(p *status.Process) {
+	p.Messages = hello.Version
 	_, handlers := s.up()
 	for _, h := range handlers {
 		u := h.pool.Used()
-		bytes, room = bytes+u.Warm, room+u.MaxWarm
+		p.Warm, p.WarmRoom = p.Warm+u.Warm, p.WarmRoom+u.MaxWarm
 	}
-	return bytes, room
 }
 
 // connections returns the connections of this process whose peers are those of the stack's fabric.

@@ -12,6 +12,7 @@ import "C"
 import (
 	"context"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +61,11 @@ const recheck = 10 * time.Millisecond
 func smaOpen(name C.sma_name, fixed C.size_t) {
 	defer rescue(name)
 	c := &callCtx{team: worldTeam}
-	w, err := job.Open(forever, job.Options{Strict: os.Getenv(envStrict) != "", Exit: exit, Recheck: recheck, CNames: true, Static: int(fixed), Ctx: &c.core})
+	o := job.Options{Strict: os.Getenv(envStrict) != "", Exit: exit, Recheck: recheck, CNames: true, Static: int(fixed), Ctx: &c.core}
+	if runtime.GOMAXPROCS(0) > 1 { // a thread in a call of the system's keeps what another one needs to run Go
+		o.Threads = &threads
+	}
+	w, err := job.Open(forever, o)
 	if err != nil {
 		fail(name, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,7 +15,10 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/doctor"
+	"github.com/ntbnet/ntbnet/internal/fabric"
+	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/spec"
+	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
 	"github.com/ntbnet/ntbnet/sdp"
 	"github.com/stretchr/testify/assert"
@@ -184,6 +188,71 @@ func TestADialToAnotherFabricSaysWhereProcessesAre(t *testing.T) {
 	assert.Contains(t, check(t, r, "processes").Found, says)
 }
 
+// A process whose messages are of another version is met by its status, which says the version before anybody dials.
+func TestDoctorMeetsAProcessOfAnotherVersion(t *testing.T) {
+	name := "shm:" + fabrictest.Name(t)
+	for version, says := range map[int]string{
+		hello.Version + 1: "update the side with the lower one", hello.Version - 1: "update the side with the lower one", hello.Version: "", 0: "",
+	} {
+		place, err := spec.Parse(name)
+		require.NoError(t, err)
+		f, err := fabric.Open(place, func(f *fabric.Fabric) {
+			f.Describe(func(bool) []status.Connection { return nil }, func(p *status.Process) { p.Messages = version })
+		})
+		require.NoError(t, err)
+		r, works := diagnose(t, name)
+		assert.Zero(t, works, r.Checks)
+		assert.Contains(t, check(t, r, "processes").Remedy, says, "version %d", version)
+		assert.Equal(t, says != "", check(t, r, "processes").Status == doctor.Warning, "version %d", version)
+		f.Close()
+	}
+}
+
+// asUser lets a program or a server run as another user.
+func asUser(t *testing.T, cmd *exec.Cmd, uid uint32) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	exe, err := os.Open(cmd.Path) // whose directory may be closed to that user
+	require.NoError(t, err)
+	t.Cleanup(func() { exe.Close() })
+	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{exe}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
+	t.Cleanup(func() { os.RemoveAll(fmt.Sprintf("/tmp/ntbnet-%d", uid)) })
+}
+
+// Processes of other users have a row with as much as this user may know: directory, and the directory's owner.
+func TestDoctorSaysWhereOtherUsersAre(t *testing.T) {
+	const uid = 12346
+	theirs := exec.Command(os.Args[0])
+	asUser(t, theirs, uid)
+	theirs.Env = append(os.Environ(), asServer+"=shm:theirs", "GORACE=atexit_sleep_ms=0")
+	stdin, err := theirs.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, theirs.Start())
+	defer func() { stdin.Close(); _ = theirs.Wait() }()
+	here := "shm:" + fabrictest.Name(t)
+	eventually(t, "root is told pid, directory and user", func() bool {
+		r, _ := diagnose(t, here)
+		return strings.Contains(check(t, r, "processes").Found, fmt.Sprintf("pid %d in /tmp/ntbnet-%d/theirs of uid %[2]d", theirs.Process.Pid, uid))
+	})
+
+	srv := server(t, here)
+	eventually(t, "the server is in its fabric", func() bool {
+		p := newProgram(nil, "ls", "--fabric", here)
+		return p.run() == 0 && strings.Contains(p.stdout.String(), fmt.Sprint(srv.Process.Pid))
+	})
+	p := newProgram([]string{"SDP_FABRIC=shm:other"}, "doctor", "--json")
+	asUser(t, p.Cmd, uid)
+	require.Zero(t, p.run(), p.stderr.String())
+	var r doctor.Report
+	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &r))
+	found := check(t, r, "processes").Found
+	assert.Contains(t, found, fmt.Sprintf("pid %d in shm:theirs,", theirs.Process.Pid))
+	assert.Regexp(t, `, \d+ that this user may not look at, perhaps in .*/tmp/ntbnet-0 of root \(uid 0\)`, found)
+}
+
 // A process that is short of descriptors is told so, and the processes that it cannot ask are not.
 func TestDoctorBlamesNoHealthyPeerForItsOwnLimit(t *testing.T) {
 	name := "shm:" + fabrictest.Name(t)
@@ -216,17 +285,10 @@ func TestDoctorBlamesNoHealthyPeerForItsOwnLimit(t *testing.T) {
 
 // A directory above one that is closed to this user is a matter of permission.
 func TestDoctorOfADirectoryBehindAClosedOne(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to be another user")
-	}
 	closed := t.TempDir()
 	require.NoError(t, os.Chmod(closed, 0o700))
 	p := newProgram([]string{"SDP_FABRIC=shm:" + closed + "/in"}, "doctor", "--json")
-	exe, err := os.Open(p.Path) // whose directory may be closed too
-	require.NoError(t, err)
-	defer exe.Close()
-	p.Path, p.ExtraFiles = "/proc/self/fd/3", []*os.File{exe}
-	p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345, NoSetGroups: true}}
+	asUser(t, p.Cmd, 12345)
 	require.Equal(t, statusFailed, p.run(), p.stderr.String())
 	var r doctor.Report
 	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &r))

@@ -25,10 +25,7 @@ func (o *options) parse(args []string, out io.Writer) (fs *pflag.FlagSet, err er
 	case errors.Is(err, pflag.ErrHelp): // the version
 		return nil, nil
 	case err != nil:
-		if flag, why, ok := refusal(err); ok {
-			return nil, badInputf("%s of iperf3: %s", flag, why)
-		}
-		return nil, badInputf("%w (see sdp-perf --help)", err)
+		return nil, refusal(err)
 	case *help:
 		text := helpHead
 		for _, t := range tests {

@@ -189,6 +189,9 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	if !o.server && o.transport == "" {
 		o.transport = "sdp"
 	}
+	if o.transport == "sdp" || o.transport == "unix" {
+		o.family = "" // which is TCP's
+	}
 	return nil
 }
 

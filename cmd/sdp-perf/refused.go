@@ -32,20 +32,16 @@ var refused = []struct{ flags, why string }{
 	{"rcv-timeout", "start it by timeout N"},
 }
 
-// refusal returns a flag of iperf3's that an error of parsing is about, and why it is refused.
-func refusal(err error) (flag, why string, ok bool) {
+// refusal returns an error for a flag of iperf3's that is refused, in place of that of parsing.
+func refusal(err error) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return "", "", false
-	}
-	flag, dashes := unknown.GetSpecifiedName(), "--"
-	if unknown.GetSpecifiedShortnames() != "" {
-		dashes = "-"
-	}
-	for _, r := range refused {
-		if slices.Contains(strings.Fields(r.flags), flag) {
-			return dashes + flag, r.why, true
+	if errors.As(err, &unknown) {
+		name := unknown.GetSpecifiedName()
+		for _, r := range refused {
+			if slices.Contains(strings.Fields(r.flags), name) {
+				return badInputf("%s%s of iperf3: %s", "--"[:min(len(name), 2)], name, r.why)
+			}
 		}
 	}
-	return "", "", false
+	return badInputf("%w (see sdp-perf --help)", err)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"syscall"
 
@@ -19,14 +20,14 @@ import (
 // detached is set in the environment of a server that -D has started.
 const detached = "SDP_PERF_DETACHED"
 
-// detach starts this server again, in a session of its own and without a terminal.
+// detach starts this server again, with no terminal to print to.
 func detach(out io.Writer) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(exe, os.Args[1:]...)
-	cmd.Env, cmd.SysProcAttr = append(os.Environ(), detached+"=1"), ownSession
+	cmd.Env = append(os.Environ(), detached+"=1")
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -45,7 +46,10 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 		return badInput{err}
 	}
 	defer ln.Close()
-	if o.daemon && os.Getenv(detached) == "" {
+	switch {
+	case os.Getenv(detached) != "":
+		signal.Ignore(os.Interrupt, syscall.SIGHUP) // of the terminal
+	case o.daemon:
 		return errors.Join(ln.Close(), detach(out))
 	}
 	says := out

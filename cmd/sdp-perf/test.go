@@ -34,6 +34,7 @@ func (o *options) withServer(ctx context.Context, f func(to meter.Target) error)
 // verified checks each byte of a stream both ways, and so finds out whether there is a server.
 func (o *options) verified(ctx context.Context, to meter.Target, streams int) (uint64, error) {
 	n := uint64(verifyBytes / streams)
+	to.Port = 0 // the ports would not be free again
 	return n * uint64(streams), o.explain(ctx, to, meter.Verify(ctx, to, streams, n))
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/census"
+	"github.com/ntbnet/ntbnet/internal/hello"
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/inetdiag"
 	"github.com/ntbnet/ntbnet/internal/shm/membarrier"
@@ -138,6 +139,10 @@ func (r *Report) members(ctx context.Context, spec *spec.Spec) {
 			}
 			if p.Error != "" && h.Error == "" {
 				r.warn("processes", oneLine(p.Error)+"; if it is just starting, ask again, else end it", "process %d does not answer", p.Process)
+			}
+			if p.Messages != 0 && p.Messages != hello.Version {
+				other := &hello.VersionError{Peer: uint8(p.Messages)}
+				r.warn("processes", other.Error(), "process %d, pid %d, has no connections with programs of this version", p.Process, p.PID)
 			}
 		}
 		if len(h.Dead) > 0 {

@@ -54,7 +54,7 @@ type hosts struct {
 	heaped  atomic.Bool                                // a HeapWindow of more than two nodes is open
 	// connections are those of this process; nil if nobody knows; set before serve.
 	connections func(counters bool) []status.Connection
-	warm        func() (bytes, room int) // memory that it keeps; likewise
+	describe    func(*status.Process) // adds what else their package says; likewise
 
 	mu      lock.Mutex[lock.Hosts]
 	links   []*nodeLink   // the slice is immutable; the links are guarded by mu

@@ -12,10 +12,10 @@ import (
 // maxListed is how many connections a process serves one by one, since an answer has a limit.
 const maxListed = 2048
 
-// Describe has f report the connections of this process to those who ask, with or without counters, and how much warm
-// memory there is and may be. It is called before any peer can come up.
-func (f *Fabric) Describe(connections func(counters bool) []status.Connection, warm func() (bytes, room int)) {
-	f.net.connections, f.net.warm = connections, warm
+// Describe has f report the connections of this process to those who ask, with or without counters, and what else
+// their package says. It is called before any peer can come up.
+func (f *Fabric) Describe(connections func(counters bool) []status.Connection, more func(*status.Process)) {
+	f.net.connections, f.net.describe = connections, more
 }
 
 // status returns what this process serves about itself, with the counters of connections or not.
@@ -31,7 +31,7 @@ func (h *hosts) status(counters bool) *status.Process {
 	refused := h.refused.view()
 	p.Refused, p.LastRefusal = refused.Count, refused.Last
 	if h.connections != nil {
-		p.Warm, p.WarmRoom = h.warm()
+		h.describe(p)
 		all := h.connections(false)
 		if counters && len(all) <= maxListed {
 			p.Connections = h.connections(true)

@@ -19,7 +19,7 @@ func TestWhatAnotherUserIsServed(t *testing.T) {
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:2", Read: 3, Inline: 4, MMIO: 5, DMA: 6, Doorbells: 7, ReadWaits: 8, RoomWaits: 9},
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:3"},
 		}
-	}, func() (bytes, room int) { return 1, 2 })
+	}, func(p *status.Process) { p.Warm, p.WarmRoom = 1, 2 })
 	f.net.refused.add(errors.New("pid 1, uid 2"))
 	served := func(uid int) map[string]any {
 		answer := f.net.greeting("")

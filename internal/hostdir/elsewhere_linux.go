@@ -3,10 +3,14 @@ package hostdir
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -18,28 +22,32 @@ func Stopped(pid int) bool {
 	return pid > 0 && err == nil && i >= 0 && len(text) > i+2 && (text[i+2] == 'T' || text[i+2] == 't')
 }
 
-// Files of any host and version.
+// Files of any host and version, in directories that can be printed.
 var (
 	anyCable  = regexp.MustCompile(`(\d+) \S+/(?:node\d+-)?` + temporaryPrefix + `\d+-[0-9a-f]{32}\n`) // a line of /proc/net/unix
-	anyClaims = regexp.MustCompile(`/(node\d+-)?` + claimName + `\d+$`)
+	anyClaims = regexp.MustCompile(`^\PC*/(node\d+-)?` + claimName + `\d+$`)
 )
 
-// Elsewhere returns the processes, but this one, that use directories of fabrics: their pids by directory, where this
-// user may look at their open files, and how many others there are in this network namespace. It looks until a time,
-// and then returns what it has found.
-func Elsewhere(until time.Time) (pids map[string][]int, others int) {
-	pids = map[string][]int{}
-	sockets := map[string]bool{} // that listen for cables, by what /proc/PID/fd calls them
-	text, _ := os.ReadFile("/proc/net/unix")
-	for _, m := range anyCable.FindAllSubmatch(text, -1) {
-		sockets[fmt.Sprintf("socket:[%s]", m[1])] = true
-	}
+// mostUses is how many uses Elsewhere returns, and how many processes it names in each.
+const mostUses = 8
+
+// Elsewhere returns the uses of directories of fabrics by processes, but this one, of this machine, where this user may
+// look at their open files. The last one counts the others of this network namespace. It looks until a time, and then
+// returns what it has found.
+func Elsewhere(until time.Time) (uses []Use) {
+	pids, users := map[string][]int{}, map[int]bool{}
+	sockets := cableSockets()
 	for _, name := range namesIn("/proc") {
 		pid, err := strconv.Atoi(name)
-		if err != nil || time.Now().After(until) {
+		if err != nil {
 			continue
 		}
+		if time.Now().After(until) {
+			clear(sockets) // nobody knows whose the rest are
+			break
+		}
 		files := filepath.Join("/proc", name, "fd")
+		users[ownerOf(files)] = true
 		for _, fd := range namesIn(files) {
 			path, _ := os.Readlink(filepath.Join(files, fd))
 			delete(sockets, path)
@@ -49,5 +57,58 @@ func Elsewhere(until time.Time) (pids map[string][]int, others int) {
 			}
 		}
 	}
-	return pids, len(sockets)
+	for _, dir := range slices.Sorted(maps.Keys(pids)) {
+		in := dir
+		if base, name := filepath.Split(dir); slices.Contains(Bases(), filepath.Clean(base)) && !strings.Contains(name, "@") {
+			in = "shm:" + name
+		} else if uid := ownerOf(dir); uid != os.Geteuid() {
+			in += " of " + userAndUID(uid)
+		}
+		some := fmt.Sprint(pids[dir][:min(len(pids[dir]), mostUses)])
+		uses = append(uses, Use{dir, fmt.Sprintf("pid %s in %s", strings.Trim(some, "[]"), in)})
+	}
+	uses = uses[:min(len(uses), mostUses)]
+	if len(sockets) > 0 {
+		now := cableSockets() // without those that were closed meanwhile
+		maps.DeleteFunc(sockets, func(name string, _ bool) bool { return !now[name] })
+	}
+	if len(sockets) > 0 {
+		uses = append(uses, Use{"", fmt.Sprintf("%d that this user may not look at%s", len(sockets), perhaps(users))})
+	}
+	return uses
+}
+
+// cableSockets returns the sockets of this network namespace that listen for cables, by what /proc/PID/fd calls them.
+func cableSockets() map[string]bool {
+	sockets := map[string]bool{}
+	text, _ := os.ReadFile("/proc/net/unix")
+	for _, m := range anyCable.FindAllSubmatch(text, -1) {
+		sockets[fmt.Sprintf("socket:[%s]", m[1])] = true
+	}
+	return sockets
+}
+
+// perhaps says where other users, who have processes, may have fabrics.
+func perhaps(users map[int]bool) string {
+	var dirs []string
+	for _, uid := range slices.Sorted(maps.Keys(users)) {
+		for _, dir := range []string{fmt.Sprintf("/run/user/%d", uid), fmt.Sprintf("/tmp/ntbnet-%d", uid)} {
+			if uid != os.Geteuid() && ownerOf(dir) == uid && len(dirs) < mostUses {
+				dirs = append(dirs, dir+" of "+userAndUID(uid))
+			}
+		}
+	}
+	if len(dirs) == 0 {
+		return ""
+	}
+	return ", perhaps in " + strings.Join(dirs, " or ")
+}
+
+// ownerOf returns the owner of a directory, or -1.
+func ownerOf(dir string) int {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return -1
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid)
 }

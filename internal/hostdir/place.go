@@ -47,6 +47,12 @@ type Holding struct {
 	TCP     bool // the process accepts the connections of a TCP socket there
 }
 
+// Use says who uses a directory of a fabric, and whose that is.
+type Use struct {
+	Path string // of the directory; empty for those that this user may not look at
+	Text string
+}
+
 // Foreigner is a directory of another user's fabric.
 type Foreigner struct {
 	UID       int

@@ -39,6 +39,8 @@ type Options struct {
 	// Recheck is how often a wait that sleeps looks again, for programs that store to
 	// this PE's heap by themselves. 0: never, since every store of this package wakes it.
 	Recheck time.Duration
+	// Threads is how waits sleep that threads of C call. They look at their context after each Recheck alone.
+	Threads *onesided.Threads
 	// CNames has errors name calls as C does: shmem_put, not put.
 	CNames bool
 

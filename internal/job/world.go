@@ -202,6 +202,7 @@ func newWorld(ctx context.Context, o options, goHeap bool) (*World, error) {
 	w.heap = symheap.New(m, uintptr(objects))
 	w.fence = !membarrier.Register()
 	w.space = onesided.New(o.PE, o.N, w.heap, w.fence, membarrier.Global, w.opError)
+	w.space.SetThreads(o.Threads)
 	for _, p := range w.space.Peers() {
 		w.peers = append(w.peers, &peer{Peer: p, gone: make(chan struct{})})
 	}

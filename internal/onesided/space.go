@@ -68,6 +68,9 @@ func (s *Space) SetServed() {
 // WaitsSleep reports whether waits sleep at once, see SetServed.
 func (s *Space) WaitsSleep() bool { return s.served.Load() }
 
+// SetThreads says that threads of C wait here. It is called before other PEs join.
+func (s *Space) SetThreads(t *Threads) { s.sleepers.threads = t }
+
 // SetRecheck makes a wait that sleeps poll again after each d, for programs that store to this
 // PE's heap by other ways than this package. It is called before the first wait.
 func (s *Space) SetRecheck(d time.Duration) { s.recheck = d }
@@ -134,7 +137,7 @@ func (t *Target) Stored() {
 		return
 	}
 	t.s.self.wake()
-	if t.s.served.Load() {
+	if t.s.served.Load() && t.s.sleepers.threads == nil {
 		runtime.Gosched() // to the goroutine that was woken, before another thread takes it
 	}
 }

@@ -23,17 +23,19 @@ import (
 // sleepers are the goroutines of this PE that sleep.
 type sleepers struct {
 	mu     lock.Mutex[lock.Sleeper]
-	asleep []chan struct{} // one empty channel for each that sleeps; guarded by mu
-	spare  []chan struct{} // channels for reuse; guarded by mu
+	asleep []*bell // one for each that sleeps; guarded by mu
+	spare  []*bell // for reuse; guarded by mu
+	// threads says how threads of C sleep, nil for goroutines; set before the first wait.
+	threads *Threads
 }
 
-// add returns a channel on which the next wake sends. The caller passes it to
+// add returns a bell that the next wake rings. The caller passes it to
 // remove afterwards.
-func (s *sleepers) add() chan struct{} {
+func (s *sleepers) add() *bell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.spare) == 0 {
-		s.spare = append(s.spare, make(chan struct{}, 1))
+		s.spare = append(s.spare, &bell{rung: make(chan struct{}, 1)})
 	}
 	last := len(s.spare) - 1
 	bell := s.spare[last]
@@ -43,16 +45,13 @@ func (s *sleepers) add() chan struct{} {
 }
 
 // remove ends what add began, whether woken or not.
-func (s *sleepers) remove(bell chan struct{}) {
+func (s *sleepers) remove(bell *bell) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.asleep, bell); i >= 0 {
 		s.asleep = slices.Delete(s.asleep, i, i+1)
 	}
-	select {
-	case <-bell:
-	default:
-	}
+	bell.clear()
 	s.spare = append(s.spare, bell)
 }
 
@@ -61,7 +60,7 @@ func (s *sleepers) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, bell := range s.asleep {
-		bell <- struct{}{} // there is room: each channel is sent to once
+		bell.ring(s.threads)
 	}
 	s.asleep = s.asleep[:0]
 }
@@ -121,6 +120,9 @@ func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 	if look() {
 		return true, nil
 	}
+	if s.sleepers.threads != nil {
+		return s.parkThread(ctx, bell, look, again, armed)
+	}
 	var tick <-chan time.Time
 	if again > 0 {
 		t := time.NewTicker(again)
@@ -133,7 +135,7 @@ func (s *Space) park(ctx context.Context, look func() bool) (bool, error) {
 			if done := look(); done || !armed {
 				return done, nil
 			}
-		case <-bell:
+		case <-bell.rung:
 			return false, nil
 		case <-s.failed:
 			if look() { // the store came before the arm word

@@ -1,8 +1,13 @@
 package onesided
 
 import (
+	"context"
+	"errors"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,8 +23,8 @@ func TestSleepersAreWoken(t *testing.T) {
 	var s sleepers
 	a, b := s.add(), s.add()
 	s.wake()
-	<-a
-	<-b
+	<-a.rung
+	<-b.rung
 	s.remove(a)
 	s.remove(b)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -27,7 +32,7 @@ func TestSleepersAreWoken(t *testing.T) {
 		s.wake()
 		s.remove(bell) // nothing was received from it
 	}))
-	require.Empty(t, s.add(), "a ring of the past")
+	require.Empty(t, s.add().rung, "a ring of the past")
 }
 
 // sleeping waits until a goroutine sleeps, or is about to.
@@ -42,8 +47,38 @@ func sleeping(s *Space) {
 // Where servers make all stores of other PEs, a wait leaves its processor to them, and needs no barrier in
 // other processes. A server wakes it, and so does a store of this PE.
 func TestAServedWaitSleepsAtOnce(t *testing.T) {
+	t.Run("goroutines", func(t *testing.T) { servedWaits(t, nil) })
+	t.Run("threads", func(t *testing.T) { servedWaits(t, threads()) })
+}
+
+// threads are Threads that sleep on a condition.
+func threads() *Threads {
+	var mu sync.Mutex
+	rung := sync.NewCond(&mu)
+	ring := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		rung.Broadcast()
+	}
+	return &Threads{
+		Sleep: func(word *uint32, atMost time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			if atMost > 0 {
+				defer time.AfterFunc(atMost, ring).Stop()
+			}
+			if atomic.LoadUint32(word) == 0 {
+				rung.Wait()
+			}
+		},
+		Wake: func(*uint32) { ring() },
+	}
+}
+
+func servedWaits(t *testing.T, threads *Threads) {
 	c, o := alone(t, false, func() error { panic("a barrier") })
 	s := o.Space
+	s.SetThreads(threads)
 	s.SetServed()
 	server := s.Target(nil, nil)
 	for v := uint64(1); v <= 1000; v++ {
@@ -66,4 +101,33 @@ func TestAServedWaitSleepsAtOnce(t *testing.T) {
 		<-stored
 		require.LessOrEqual(t, polls, 2*firstPolls+3, "before it sleeps, and when it was woken")
 	}
+}
+
+// A wait of a thread ends if a PE fails, whether that is before it sleeps or while it does, by its context, and by a store
+// that wakes nobody.
+func TestAWaitOfAThreadEnds(t *testing.T) {
+	never := func() bool { return false }
+	failure := errors.New("PE 1 has ended")
+	for _, early := range []bool{true, false} {
+		_, o := alone(t, false, nil)
+		o.Space.SetThreads(threads())
+		o.Space.SetServed()
+		fail := func() { o.Space.Fail(failure, func() {}) }
+		if early {
+			fail()
+		} else {
+			go func() { sleeping(o.Space); fail() }()
+		}
+		require.ErrorIs(t, o.Space.Wait(t.Context(), never), failure)
+	}
+	_, o := alone(t, false, nil)
+	s := o.Space
+	s.SetThreads(threads())
+	s.SetServed()
+	s.SetRecheck(time.Millisecond)
+	ctx, end := context.WithCancel(t.Context())
+	go func() { sleeping(s); end() }()
+	require.ErrorIs(t, s.Wait(ctx, never), context.Canceled)
+	go func() { sleeping(s); symheap.Store8(s.Base(), o.Off, 1) }()
+	require.NoError(t, s.Wait(t.Context(), func() bool { return symheap.Load8(s.Base(), o.Off) == 1 }))
 }

@@ -3,10 +3,6 @@ package spec
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -35,15 +31,11 @@ func Advise(err error) error {
 
 // places is what Elsewhere has found, until a time, since programs dial again and again.
 type places struct {
-	until  time.Time
-	pids   map[string][]int
-	others int
+	until time.Time
+	uses  []hostdir.Use
 }
 
 var lastPlaces atomic.Pointer[places]
-
-// maxPlaces is how many directories Elsewhere names, and processes of each.
-const maxPlaces = 8
 
 // Elsewhere says where processes of this machine are, but in this fabric, as far as this user may know: "; " and
 // more, or "". It looks once a second, for that long at most.
@@ -53,26 +45,16 @@ func (s *Spec) Elsewhere(limit time.Duration) string {
 	}
 	last, now := lastPlaces.Load(), time.Now()
 	if last == nil || now.After(last.until) {
-		last = &places{until: now.Add(time.Second)}
-		last.pids, last.others = hostdir.Elsewhere(now.Add(limit))
+		last = &places{now.Add(time.Second), hostdir.Elsewhere(now.Add(limit))}
 		lastPlaces.Store(last)
 	}
-	pids := maps.Clone(last.pids)
-	var list []string
-	delete(pids, s.Place().Path())
-	dirs := slices.Sorted(maps.Keys(pids))
-	for _, dir := range dirs[:min(len(dirs), maxPlaces)] {
-		name := dir
-		if base, last := filepath.Split(dir); slices.Contains(hostdir.Bases(), filepath.Clean(base)) && !strings.Contains(last, "@") {
-			name = "shm:" + last
+	before := "; other processes of this machine: "
+	var text string
+	for _, u := range last.uses {
+		if u.Path != s.Place().Path() {
+			text += before + u.Text
+			before = ", "
 		}
-		list = append(list, fmt.Sprintf("pid %s in %s", strings.Trim(fmt.Sprint(pids[dir][:min(len(pids[dir]), maxPlaces)]), "[]"), name))
 	}
-	if last.others > 0 {
-		list = append(list, fmt.Sprintf("%d that this user may not look at", last.others))
-	}
-	if len(list) == 0 {
-		return ""
-	}
-	return "; other processes of this machine: " + strings.Join(list, ", ")
+	return text
 }

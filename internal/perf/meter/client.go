@@ -61,16 +61,13 @@ func Run(ctx context.Context, t Target, p Params, o Observer) (*Result, error) {
 	defer c.Close()
 	r := newRun(p, true)
 	defer r.close()
-	next := t
-	if p.Test == verifying { // its ports would not be free again
-		next.Port = 0
-	}
+	port := t.Port
 	r.dial = func(ctx context.Context) (net.Conn, error) {
-		t := next
-		if t.Port != 0 { // without crr, whose streams dial at the same time
-			next.Port++
+		to := t
+		if to.Port = port; port != 0 { // without crr, whose streams dial at the same time
+			port++
 		}
-		return t.dial(ctx, data, name, p.Window)
+		return to.dial(ctx, data, name, p.Window)
 	}
 	res := newResult(p, raw)
 	if err := setUp(ctx, c, r, res); err != nil {

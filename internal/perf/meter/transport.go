@@ -21,7 +21,7 @@ var Transports = []string{"sdp", "tcp", "unix"}
 // Target is a server.
 type Target struct {
 	Transport string
-	Family    string        // of IP, for "tcp": "4", "6", or "" for both
+	Family    string        // of IP: for "tcp" "4" or "6", else ""
 	Address   string        // a path for "unix"
 	Timeout   time.Duration // for each dial
 	Port      int           // from which the first stream of "tcp" comes, and one more for each other one; 0 for any
@@ -37,7 +37,7 @@ func (t Target) dial(ctx context.Context, kind byte, run string, window int) (c 
 		if t.Port != 0 && kind == data {
 			d.LocalAddr = &net.TCPAddr{Port: t.Port}
 		}
-		c, err = d.DialContext(ctx, networkOf(t.Transport, t.Family), t.Address)
+		c, err = d.DialContext(ctx, t.Transport+t.Family, t.Address)
 	}
 	if err != nil {
 		return nil, err
@@ -58,19 +58,12 @@ func (t Target) dial(ctx context.Context, kind byte, run string, window int) (c 
 // Listen listens by a transport, and a family as that of Target. A transport of "" is SDP and TCP on one port.
 func Listen(ctx context.Context, transport, family, address string) (net.Listener, error) {
 	if transport == "" || transport == "sdp" {
-		return (&sdp.ListenConfig{}).Listen(ctx, networkOf(cmp.Or(transport, "tcp"), family), address)
+		return (&sdp.ListenConfig{}).Listen(ctx, cmp.Or(transport, "tcp")+family, address)
 	}
 	if err := checkPath(transport, address); err != nil {
 		return nil, err
 	}
-	return (&net.ListenConfig{}).Listen(ctx, networkOf(transport, family), address)
-}
-
-func networkOf(transport, family string) string {
-	if transport == "tcp" {
-		return transport + family
-	}
-	return transport
+	return (&net.ListenConfig{}).Listen(ctx, transport+family, address)
 }
 
 func checkPath(transport, address string) error {
