@@ -17,7 +17,7 @@ import (
 )
 
 // Option puts=window leaves the end of both windows of a bridge to symmetric heaps: the second half, or as much as option
-// heap says. The link has the rest. Neither checks what the neighbour stores there: a heap is what PEs store to.
+// heap says. The link has the rest. Heap memory is not checked: any PE may store any bytes there.
 //
 // More than two nodes have one memory, and a link from each to each. Then a heap is in no link's window, but in a part of
 // the memory, as much as option heap says, to which all neighbours store.
@@ -216,8 +216,8 @@ func OpenHeapWindow(ctx context.Context, spec *Spec) (*HeapWindow, error) {
 	}
 }
 
-// takeHeaps makes the HeapWindow of the links, which are up. None of them carries what an earlier one has stored. It lacks
-// sessions if one has none to give. The caller holds mu.
+// takeHeaps makes the HeapWindow of the links, which are up. None of them carries what an earlier one has stored. It has
+// fewer sessions than links if one has ended, or its memory was taken before. The caller holds mu.
 func (h *hosts) takeHeaps() (*HeapWindow, error) {
 	if h.spec.Nodes > 2 && !h.heaped.CompareAndSwap(false, true) {
 		return nil, nil
