@@ -57,20 +57,26 @@ type Config struct {
 	Allow func(*link.Peer) error
 }
 
+// Host knows where else on this host a peer may find what it dials, and hears of those that are
+// refused. Its methods must not block.
+type Host interface {
+	// OtherHolder returns another process of this host that holds a port, or 0.
+	OtherHolder(port int) (process int)
+	// HandedOver reports whether a process of this host has just handed a port over to one
+	// that will listen.
+	HandedOver(port int) bool
+	// Refuse is called for each Hello of another version, with an error that wraps a
+	// *hello.VersionError.
+	Refuse(error)
+	// TooMany is called for each Hello that is refused because the peer's user has too many
+	// connections.
+	TooMany(*link.Peer)
+}
+
 // Table has the listeners of a node, by port.
 type Table struct {
-	// OtherHolder, if set, returns another process of this host that holds a port, or
-	// 0. It is set before the first Hello, and must not block.
-	OtherHolder func(port int) (process int)
-	// HandedOver, if set, reports whether a process of this host has just handed a port over to one
-	// that will listen. It is set before the first Hello, and must not block.
-	HandedOver func(port int) bool
-	// Refused, if set, is called for each Hello of another version, with an error that wraps
-	// a *hello.VersionError. It is set before the first Hello, and must not block.
-	Refused func(error)
-	// TooMany, if set, is called for each Hello that is refused because the peer's user has too
-	// many connections. It is set before the first Hello, and must not block.
-	TooMany func(*link.Peer)
+	// Host, if not nil, knows of other processes. It is set before the first Hello.
+	Host Host
 
 	// mu is shared by all peers. It is not held while anything is sent to one.
 	mu      lock.Mutex[lock.Listen]
@@ -166,10 +172,10 @@ func (t *Table) Hello(p *bounce.Pool, h *hello.Hello) error {
 // refuse answers a Hello with the reason why there is no connection.
 func (t *Table) refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason) {
 	process := 0
-	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.OtherHolder != nil {
-		if process = t.OtherHolder(int(h.To)); process != 0 {
+	if reason == hello.NotListening && h.TCP.Cookie == 0 && t.Host != nil {
+		if process = t.Host.OtherHolder(int(h.To)); process != 0 {
 			reason = hello.OtherProcess
-		} else if t.HandedOver != nil && t.HandedOver(int(h.To)) {
+		} else if t.Host.HandedOver(int(h.To)) {
 			reason = hello.BacklogFull // so that the peer tries again
 		}
 	}
@@ -184,8 +190,8 @@ func (*Table) Refuse(p *bounce.Pool, h *hello.Hello, reason hello.Reason, proces
 
 func (t *Table) accept(p *bounce.Pool, h *hello.Hello) (hello.Reason, error) {
 	if h.Version != hello.Version {
-		if t.Refused != nil {
-			t.Refused(fmt.Errorf("%v dials: %w", p.Peer().ID(), &hello.VersionError{Peer: h.Version}))
+		if t.Host != nil {
+			t.Host.Refuse(fmt.Errorf("%v dials: %w", p.Peer().ID(), &hello.VersionError{Peer: h.Version}))
 		}
 		return hello.BadVersion, nil
 	}
@@ -230,8 +236,8 @@ func (t *Table) open(p *bounce.Pool, l *Listener, h *hello.Hello, addresses Addr
 		if !errors.Is(err, bounce.ErrQuota) {
 			return hello.WindowFull, nil
 		}
-		if t.TooMany != nil {
-			t.TooMany(p.Peer())
+		if t.Host != nil {
+			t.Host.TooMany(p.Peer())
 		}
 		return hello.TooMany, nil
 	}

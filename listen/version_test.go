@@ -12,13 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// refusals is a host that only hears of versions.
+type refusals struct {
+	Host
+	refused chan<- error
+}
+
+func (r refusals) Refuse(err error) { r.refused <- err }
+
 // The peer has the next version. What it says is one more, and what it hears one less, than
 // this version, as which it counts itself.
 func TestBothSidesOfADialSayBothVersions(t *testing.T) {
 	leak.Check(t)
 	refused := make(chan error, 2)
 	table := NewTable()
-	table.Refused = func(err error) { refused <- err }
+	table.Host = refusals{refused: refused}
 	l := newLink(t, table, nil)
 	l.far.skew.Store(-1)
 	ln := table.Listen(7, Config{})

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lookedAfter reports whether the alarm of a tunnel is set.
+// lookedAfter reports whether the timer of a tunnel is set.
 func (t *tunnel) lookedAfter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.alarm.at.IsZero()
+	return !t.timer.at.IsZero()
 }
 
 // A tunnel is closed here, and its other end never acknowledges that. It is forgotten in
@@ -29,10 +29,10 @@ func TestAClosedTunnelIsForgottenWithoutAnAcknowledgement(t *testing.T) {
 	require.Empty(t, a.Inbound())
 	require.True(t, a.lookedAfter())
 	closed := time.Now()
-	a.onAlarmAt(closed.Add(arq.LingerFor / 2))
+	a.expire(closed.Add(arq.LingerFor / 2))
 	require.Contains(t, r.tunnels.all(), a)
 	require.True(t, a.lookedAfter(), "nothing looks after it any more")
-	a.onAlarmAt(closed.Add(arq.LingerFor))
+	a.expire(closed.Add(arq.LingerFor))
 	require.NotContains(t, r.tunnels.all(), a)
 }
 
@@ -50,6 +50,6 @@ func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 	x.reroute()
 	require.NoError(t, x.Close())
 	require.True(t, x.lookedAfter())
-	x.onAlarmAt(time.Now().Add(arq.LingerFor))
+	x.expire(time.Now().Add(arq.LingerFor))
 	require.NotContains(t, a.router.tunnels.all(), x)
 }

@@ -30,7 +30,7 @@ func (r *router) deliver(from *inLane, f *frame, body []byte) {
 	case f.kind == frameReset:
 		t.mu.Lock()
 		t.abort()
-		t.unlock()
+		t.unlockAndSend()
 	case f.kind == frameAck:
 		t.arrived(f, arq.Arrival{Kind: arq.Ack, Ack: f.ack})
 	default:
@@ -63,7 +63,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 // for theirs, requests and answers. Then it sends what waited for these.
 func (t *tunnel) arrived(f *frame, a arq.Arrival) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	if a.Kind != arq.Ack && a.Verdict == arq.Take {
 		if f.ask != 0 && t.orders.want(f.ask) {
 			t.marks.Answer = f.ask
@@ -88,7 +88,7 @@ func (t *tunnel) arrived(f *frame, a arq.Arrival) {
 // broken ends a tunnel whose other end violates the protocol.
 func (t *tunnel) broken(err error) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.brokenLocked(err)
 }
 
@@ -157,7 +157,7 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 // openedAgain answers another copy of the frame that asked for the tunnel.
 func (t *tunnel) openedAgain() {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	now := time.Now()
 	t.arq.OpenedAgain(now)
 	t.push(now)

@@ -227,9 +227,8 @@ func (l *inLane) body(slot []byte) (body []byte, there bool) {
 	return l.copied, !v.Gone()
 }
 
-// waitAt sets where the head is from now on: it waits for lane o, or nowhere. The lane for
-// which it waited until now does not count on it any more. A head may go over another link, since links
-// and link states change, and so may what the neighbour stores in it. The caller holds mu.
+// waitAt records the lane that the head waits for, nil for none, and leaves the one before. That
+// changes when links or link states do, or when the neighbour stores another head. The caller holds mu.
 func (l *inLane) waitAt(o *outLane) {
 	if l.waits != nil && l.waits != o {
 		l.waits.forget(waiter{lane: l})

@@ -88,7 +88,7 @@ func (o *orders) remove(done func(*order) bool) {
 func (t *tunnel) order(delivery bool) (w *order, silent time.Duration) {
 	lock.Device()
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	if t.current() != arq.Up {
 		return nil, 0
 	}

@@ -1,13 +1,8 @@
 package ring
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // nextHop is where the frames of a tunnel go first, and what is known of the route behind it.
@@ -59,7 +54,7 @@ func (t *tunnel) reroute() {
 	t.mu.Lock()
 	was := t.lane()
 	defer t.leave(was)
-	defer t.unlock()
+	defer t.unlockAndSend()
 	if t.arq.State().Over() {
 		return
 	}
@@ -92,7 +87,7 @@ func (t *tunnel) leave(was *outLane) {
 	if was != nil && was != now {
 		was.forget(waiter{source: t})
 		t.mu.Lock()
-		t.unlock() // waits again if the route has changed back meanwhile
+		t.unlockAndSend() // waits again if the route has changed back meanwhile
 	}
 }
 
@@ -101,44 +96,8 @@ func (t *tunnel) leave(was *outLane) {
 // would not learn of it. The answer is an acknowledgement or a reset.
 func (t *tunnel) probe() {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	now := time.Now()
 	t.arq.Probe(now)
 	t.push(now)
-}
-
-// onAlarm is called by the alarm.
-func (t *tunnel) onAlarm() { t.onAlarmAt(time.Now()) }
-
-// onAlarmAt does what is due at the time now.
-func (t *tunnel) onAlarmAt(now time.Time) {
-	t.mu.Lock()
-	defer t.unlock()
-	t.alarm.wentOff()
-	switch {
-	case t.nextHop.cut.IsZero():
-		t.arq.Expire(now)
-	case !t.arq.State().Over() && now.Sub(t.nextHop.cut) >= grace && !t.reachable():
-		t.endFor(fmt.Errorf("%w: %w: %w %v", ntb.ErrLinkDown, link.ErrDown, ErrUnreachable, t.remote))
-	}
-	t.push(now)
-}
-
-// reachable reports whether there is a route again, which reroute is about to find. The other end may have
-// been answered by it. The caller holds mu.
-func (t *tunnel) reachable() bool {
-	l, _, _ := t.router.nextHopTo(t.remote, t.epoch)
-	return l != nil
-}
-
-// arm sets the alarm for what is due next. While there is no route, only the end of that is.
-// The caller holds mu.
-func (t *tunnel) arm(now time.Time) {
-	switch s := t.arq.State(); {
-	case s == arq.Closed:
-	case t.nextHop.cut.IsZero():
-		t.alarm.set(t.arq.Deadline(), now)
-	case !s.Over():
-		t.alarm.set(t.nextHop.cut.Add(grace), now)
-	}
 }

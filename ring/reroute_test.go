@@ -45,9 +45,9 @@ func (t *tunnel) losesForLong(d time.Duration) time.Time {
 		t.arq.Expire(now)
 		t.loseAll(now)
 	}
-	t.alarm.at = time.Time{} // otherwise an earlier one stays
-	t.arm(time.Now())
-	return t.alarm.at
+	t.timer.at = time.Time{} // otherwise an earlier one stays
+	t.setTimer(time.Now())
+	return t.timer.at
 }
 
 // A link is cut and made again so fast that its node reports it only once. Nothing
@@ -116,7 +116,7 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	a.Order() // frames use the new route
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
-	require.True(t, ta.alarm.at.Before(long))
+	require.True(t, ta.timer.at.Before(long))
 }
 
 // A writer that goes on does not put off that a lost frame is sent again.

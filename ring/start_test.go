@@ -43,7 +43,7 @@ func asked(f *fabric) (*tunnel, *frame) {
 func (t *tunnel) silenceAlarm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.alarm.at = time.Unix(0, 0) // no other time is earlier
+	t.timer.at = time.Unix(0, 0) // no other time is earlier
 }
 
 // came waits until a tunnel has taken n frames, and requires that the other end has sent

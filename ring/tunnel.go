@@ -45,8 +45,8 @@ type tunnel struct {
 	marks   arq.Marks // doorbells, a request and an answer that found no frame
 	orders  orders
 	nextHop nextHop
-	alarm   alarm // calls onAlarm
-	err     error // why the link went down, if there is more to say; constant then
+	timer   retransmitTimer // calls onRetransmitTimer
+	err     error           // why the link went down, if there is more to say; constant then
 }
 
 // farEnd is the other end of a tunnel.
@@ -94,7 +94,7 @@ func newTunnel(r *router, remote link.ID, epoch uint32) *tunnel {
 		down: make(chan struct{}), opened: make(chan struct{}),
 	}
 	t.inbound.init(r.opts.Window)
-	t.alarm.f = t.onAlarm
+	t.timer.f = t.onRetransmitTimer
 	return t
 }
 
@@ -145,7 +145,7 @@ func (t *tunnel) changed() {
 		t.late.clear()
 	}
 	if s == arq.Closed {
-		t.alarm.stop()
+		t.timer.stop()
 		t.router.tunnels.remove(t)
 	}
 }
@@ -213,7 +213,7 @@ func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }
 // sees it.
 func (t *tunnel) Disable() {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.flush()
 	t.arq.Disable()
 	t.push(time.Now())
@@ -231,7 +231,7 @@ func (t *tunnel) Close() error {
 // closeSends is Close for what is sent.
 func (t *tunnel) closeSends() {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.flush()
 	now := time.Now()
 	t.arq.Close(now)

@@ -171,12 +171,12 @@ func (w *ringOfTunnels) flood() {
 
 func (w *ringOfTunnels) tunnel(from, to *Node) {
 	x := newAsker(from.router, to.id)
-	x.alarm.at = time.Unix(1, 0) // it never goes off
+	x.timer.at = time.Unix(1, 0) // it never goes off
 	from.router.tunnels.add(x)
 	y := to.router.admit(linkKey{}, x.openFrame())
 	require.NotNil(w.t, y)
 	to.router.node.wg.Done() // there is no peer
-	y.alarm.at = x.alarm.at
+	y.timer.at = x.timer.at
 	for _, t := range []*tunnel{x, y} {
 		turn, _ := newTurn()
 		w.tunnels = append(w.tunnels, t)
@@ -371,7 +371,7 @@ func (w *ringOfTunnels) later() {
 		t.mu.Lock()
 		t.arq.Expire(at)
 		t.push(time.Now())
-		t.unlock()
+		t.unlockAndSend()
 	}
 }
 

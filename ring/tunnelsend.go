@@ -9,14 +9,14 @@ import (
 
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// unlock unlocks mu. If there is something to send, and a route, the lane takes it, in its
+// unlockAndSend unlocks mu. If there is something to send, and a route, the lane takes it, in its
 // turn. A tunnel that is closed leaves the lane, which may have no room for long and would keep
 // its memory. The caller holds no lock of an outLane.
-func (t *tunnel) unlock() {
+func (t *tunnel) unlockAndSend() {
 	o := t.lane()
 	sends, closed := false, t.arq.State() == arq.Closed
 	if o != nil {
-		_, sends = t.arq.Next(time.Time{}) // a delayed acknowledgement is the alarm's
+		_, sends = t.arq.Next(time.Time{}) // a delayed acknowledgement is the timer's
 		sends = sends || t.arq.Reopened()
 	}
 	t.mu.Unlock()
@@ -66,11 +66,11 @@ func (t *tunnel) send(o *outLane) (n int, more bool) {
 }
 
 // push follows each step of arq. What was kept aside moves into frames, as far as there is
-// room. What is in frames is sent after unlock. The caller holds mu.
+// room. What is in frames is sent by unlockAndSend. The caller holds mu.
 func (t *tunnel) push(now time.Time) {
 	t.changed()
 	t.refill(now)
-	t.arm(now)
+	t.setTimer(now)
 }
 
 // frame returns the header of a frame.

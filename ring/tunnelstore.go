@@ -21,7 +21,7 @@ func (t *tunnel) Store(off int, p []byte) {
 // before more are stored. It returns how many.
 func (t *tunnel) storeFrame(off int, p []byte) (n int) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	if t.current() != arq.Up {
 		return len(p)
 	}
@@ -64,14 +64,14 @@ func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 // Store64 implements ntb.Sink.
 func (t *tunnel) Store64(off int, v uint64) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.word(entryStore, off, v, 8)
 }
 
 // Publish implements ntb.Sink. It ends the open frame and sends it.
 func (t *tunnel) Publish(off int, v uint64, width int) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.word(entryPublish, off, v, width)
 	t.flush()
 }
@@ -79,7 +79,7 @@ func (t *tunnel) Publish(off int, v uint64, width int) {
 // Update implements ntb.Sink.
 func (t *tunnel) Update(off int, v uint64, width int) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.update(off, v, width)
 	t.flush()
 }
@@ -98,7 +98,7 @@ func (t *tunnel) SetPeerSpad(i int, v uint32) {
 		panic("ring: scratchpad out of range")
 	}
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	t.word(entrySpad, i, uint64(v), 4)
 	t.flush()
 }
@@ -203,7 +203,7 @@ func (t *tunnel) refillOne() bool {
 // that is not sent yet, or in one of its own, which takes no room.
 func (t *tunnel) RingDoorbell(bit int) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	if t.current() == arq.Up {
 		t.ring(bit)
 	}

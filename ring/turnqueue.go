@@ -104,7 +104,7 @@ func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
 func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, frames int) (n int) {
 	first := frames == 0
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	switch {
 	case t.current() != arq.Up:
 		return len(p) // it vanishes, as with any bridge that is down

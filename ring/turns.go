@@ -51,9 +51,8 @@ type account[S comparable] struct {
 	left   int
 }
 
-// gone is the account of the source that sent last, if it has left. If it comes again before
-// another one has sent, it goes on where it was. So those that come again for each frame, as lanes
-// do, have their shares too.
+// gone keeps what a source that left may still send, so that it does not gain by coming again. It
+// is that of the source that sent last. Lanes leave and come again for each frame.
 type gone[S comparable] struct {
 	account[S]
 	valid bool

@@ -40,7 +40,7 @@ func (m watches) remove(line int, w *ntb.Watch) {
 // Announce implements ntb.Frames. All is one frame.
 func (t *tunnel) Announce(bit int, v uint32, offsets ...int) {
 	t.mu.Lock()
-	defer t.unlock()
+	defer t.unlockAndSend()
 	if t.current() != arq.Up {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
+	"github.com/ntbnet/ntbnet/listen"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 )
@@ -178,6 +179,14 @@ func TestAPortMovesBetweenTheProcessesOfANode(t *testing.T) {
 	})
 }
 
+// misleading is a host that names a process which holds no port.
+type misleading struct {
+	listen.Host
+	process *int
+}
+
+func (m misleading) OtherHolder(int) int { return *m.process }
+
 // An owner redirects dials for ever, or to a process that does not exist. It does
 // not keep them.
 func TestAnOwnerThatMisleadsADial(t *testing.T) { synctest.Test(t, anOwnerThatMisleadsADial) }
@@ -186,7 +195,7 @@ func anOwnerThatMisleadsADial(t *testing.T) {
 	far, owner := node(t, "ring", "mem", 1, 2), node(t, "ring", "mem", 2, 2)
 	self := owner.stack.fabric.Node().ID().Process()
 	process := self
-	owner.stack.listeners.OtherHolder = func(int) int { return process }
+	owner.stack.listeners.Host = misleading{owner.stack.listeners.Host, &process}
 	_, err := far.Dial("sdp", "node2:9")
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
 	require.ErrorContains(t, err, "changed hands")

@@ -141,10 +141,17 @@ func newStack(o bounce.Options) *stack {
 	return s
 }
 
+// host is the other processes of this host, as listeners need them.
+type host struct{ *fabric.Fabric }
+
+// HandedOver implements listen.Host. Nobody is known to have held the port.
+func (h host) HandedOver(port int) bool { return h.Fabric.HandedOver(port, -1) }
+
+// TooMany implements listen.Host.
+func (h host) TooMany(p *link.Peer) { h.Forbid(tooMany(p)) }
+
 func (s *stack) start(f *fabric.Fabric) {
-	s.listeners.OtherHolder, s.listeners.Refused = f.OtherHolder, f.Refuse
-	s.listeners.HandedOver = func(port int) bool { return f.HandedOver(port, -1) }
-	s.listeners.TooMany = func(p *link.Peer) { f.Forbid(tooMany(p)) }
+	s.listeners.Host = host{f}
 	f.Describe(s.connections, s.describe)
 	f.Node().Register(link.ServiceSDP, s)
 	f.Watch(s.lost)

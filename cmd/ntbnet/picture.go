@@ -78,7 +78,7 @@ func writeCircle(w io.Writer, c circle) error {
 		seen[pair] = true
 	}
 	for i, n := range c.Nodes {
-		x, y := c.place(i)
+		x, y := c.centre(i)
 		fmt.Fprintf(&b, `<circle cx="%s" cy="%s" r="%d" fill="white" %s/>`+"\n", fixed(x), fixed(y), nodeRadius, n.mark.stroke())
 		text(&b, x, y, "middle", `font-weight="bold"`, n.Name)
 		text(&b, x, y+14, "middle", `font-size="10"`, n.Note)
@@ -100,16 +100,16 @@ func (c circle) count(pair [2]int) (n int) {
 	return n
 }
 
-// place returns the centre of a node.
-func (c circle) place(i int) (x, y float64) {
+// centre returns the centre of a node.
+func (c circle) centre(i int) (x, y float64) {
 	angle := 2*math.Pi*float64(i)/float64(len(c.Nodes)) - math.Pi/2
 	const radius = circleSize/2 - nodeRadius - 30
 	return circleSize/2 + radius*math.Cos(angle), circleTop + circleSize/2 + radius*math.Sin(angle)
 }
 
 func (c circle) draw(b *strings.Builder, e edge, double, second bool) {
-	x1, y1 := c.place(e.From)
-	x2, y2 := c.place(e.To)
+	x1, y1 := c.centre(e.From)
+	x2, y2 := c.centre(e.To)
 	mx, my := (x1+x2)/2, (y1+y2)/2
 	if double {
 		bend := circleBend

@@ -50,8 +50,8 @@ func (q *queue) at(i int) *kept { return &q.frames[(q.head+i)&(len(q.frames)-1)]
 
 func (q *queue) body(k *kept) []byte { return q.buf[k.off : k.off+k.n : k.off+k.n] }
 
-// place returns the offset where a new body of up to n bytes would begin, if there is room.
-func (q *queue) place(n int) (at int, ok bool) {
+// fit returns the offset where a new body of up to n bytes would begin, if there is room.
+func (q *queue) fit(n int) (at int, ok bool) {
 	if q.count >= len(q.frames)-bare {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func (q *queue) oldest() int {
 
 // begin opens a body of up to n bytes. It returns false if there is no room.
 func (q *queue) begin(n int) bool {
-	at, ok := q.place(n)
+	at, ok := q.fit(n)
 	if ok {
 		q.tail, q.openLen, q.openMax = at, 0, n
 	}

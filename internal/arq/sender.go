@@ -62,7 +62,7 @@ func (s *Sender) Left() int { return s.queue.openMax - s.queue.openLen }
 
 // Fits reports whether Begin would open a body of up to n bytes.
 func (s *Sender) Fits(n int) bool {
-	_, ok := s.queue.place(n)
+	_, ok := s.queue.fit(n)
 	return ok
 }
 

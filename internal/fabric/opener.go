@@ -44,7 +44,7 @@ type attachedWire struct {
 	said string // why there is no link, as logged; of the goroutine that keeps the link
 }
 
-// there reports that the neighbour runs. Only open finds out.
+// reachable always reports true: an attached wire learns of its neighbour only in open.
 func (w *attachedWire) reachable(*nodeLink) (bool, error) { return true, nil }
 
 // open waits as long as it takes the neighbour to come, and then as long as a link may take.

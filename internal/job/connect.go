@@ -39,7 +39,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 	p.SetChannel(activemsg.NewChannel(c)) // from here on the PE is told of failures
 	w.mu.Unlock()
 	p.node = h.Node
-	w.places[pe] = h.Place
+	w.parts[pe] = h.Place
 	p.why = w.mapPeer(ctx, p, h)
 	return nil
 }

@@ -14,20 +14,20 @@ import (
 
 // hello is the first message of each side of a connection: JSON behind its length.
 type hello struct {
-	Version int    `json:"version"`
-	Job     string `json:"job"`
-	PE      int    `json:"pe"`
-	PEs     int    `json:"pes"`
-	Heap    int    `json:"heap"`             // the sender's HeapLimit
-	Common  int    `json:"common,omitempty"` // option heap of its fabric
-	At      int64  `json:"at,omitempty"`     // where its heap begins in that memory
-	Node    int    `json:"node"`             // the sender's node in the fabric
-	Window  uint32 `json:"window,omitempty"` // its number of the session with the receiver's node, whose memory has parts of its heap; 0 if there is none
-	Strict  bool   `json:"strict,omitempty"`
-	Fence   bool   `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
-	Token   uint64 `json:"token"`           // by which the sender lends its heap
-	Place   place  `json:"place"`
-	Refused string `json:"refused,omitempty"` // why the receiver may not join
+	Version int         `json:"version"`
+	Job     string      `json:"job"`
+	PE      int         `json:"pe"`
+	PEs     int         `json:"pes"`
+	Heap    int         `json:"heap"`             // the sender's HeapLimit
+	Common  int         `json:"common,omitempty"` // option heap of its fabric
+	At      int64       `json:"at,omitempty"`     // where its heap begins in that memory
+	Node    int         `json:"node"`             // the sender's node in the fabric
+	Window  uint32      `json:"window,omitempty"` // its number of the session with the receiver's node, whose memory has parts of its heap; 0 if there is none
+	Strict  bool        `json:"strict,omitempty"`
+	Fence   bool        `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
+	Token   uint64      `json:"token"`           // by which the sender lends its heap
+	Place   machinePart `json:"place"`
+	Refused string      `json:"refused,omitempty"` // why the receiver may not join
 }
 
 const maxHello = 4096
@@ -39,7 +39,7 @@ var errRefused = errors.New("PEs do not fit together")
 // hello returns what this PE says of itself to a PE of a node, 0 if that is not known.
 func (w *World) hello(node int) *hello {
 	_, at := w.heap.File()
-	h := &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.places[w.pe]}
+	h := &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.parts[w.pe]}
 	if s := w.windowTo(node); s != nil {
 		h.Window = s.Own
 	}

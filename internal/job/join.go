@@ -122,7 +122,7 @@ func open(ctx context.Context, o options) (*World, error) {
 		w.abandon()
 		return nil, err
 	}
-	if crowded(w.places, o.PE, 1) || o.Strict && o.N > 1 {
+	if crowded(w.parts, o.PE, 1) || o.Strict && o.N > 1 {
 		w.space.SetCrowded()
 	}
 	if w.ctx = o.Ctx; w.ctx == nil {

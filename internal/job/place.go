@@ -2,8 +2,8 @@ package job
 
 import "runtime"
 
-// place is where a PE runs.
-type place struct {
+// machinePart is where a PE runs.
+type machinePart struct {
 	Machine string   `json:"machine"` // a name that no other machine has at the moment; may be empty
 	CPUs    []uint64 `json:"cpus"`    // the processors that it may use, as bits
 }
@@ -23,7 +23,7 @@ func allCPUs() []uint64 {
 // may use. It takes all PEs of the machine that may use one of these processors, or one of those that
 // such a PE may use, and so on. They are crowded if they use more than all these
 // processors.
-func crowded(places []place, pe, each int) bool {
+func crowded(places []machinePart, pe, each int) bool {
 	var union cpuSet
 	union.add(places[pe].CPUs)
 	in := make([]bool, len(places))

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisPlace returns where this process runs. Its processors are those that its first
+// thisPart returns where this process runs. Its processors are those that its first
 // thread may use now. All processes of the machine number them alike.
-func thisPlace() place {
-	var p place
+func thisPart() machinePart {
+	var p machinePart
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		p.Machine = strings.TrimSpace(string(id))
 	}

@@ -2,5 +2,5 @@
 
 package job
 
-// thisPlace returns where this process runs. All PEs are within one process here.
-func thisPlace() place { return place{CPUs: allCPUs()} }
+// thisPart returns where this process runs. All PEs are within one process here.
+func thisPart() machinePart { return machinePart{CPUs: allCPUs()} }

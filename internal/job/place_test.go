@@ -10,25 +10,25 @@ import (
 )
 
 func TestACrowdIsOfPEsThatShareProcessors(t *testing.T) {
-	at := func(machine string, cpus ...uint64) place { return place{machine, cpus} }
+	at := func(machine string, cpus ...uint64) machinePart { return machinePart{machine, cpus} }
 	for name, tt := range map[string]struct {
-		places []place
+		places []machinePart
 		want   []bool
 		two    []bool // with two processors each, if not want
 	}{
-		"alone":                    {[]place{at("a", 1)}, []bool{false}, []bool{true}},
-		"alone, enough":            {[]place{at("a", 3)}, []bool{false}, nil},
-		"each bound to its own":    {[]place{at("a", 1), at("a", 2), at("a", 12)}, []bool{false, false, false}, []bool{true, true, false}},
-		"two bound to one":         {[]place{at("a", 1), at("a", 1), at("a", 4)}, []bool{true, true, false}, []bool{true, true, true}},
-		"free, enough":             {[]place{at("a", 3), at("a", 3)}, []bool{false, false}, []bool{true, true}},
-		"free, plenty":             {[]place{at("a", 15), at("a", 15)}, []bool{false, false}, nil},
-		"free, too many":           {[]place{at("a", 3), at("a", 3), at("a", 3)}, []bool{true, true, true}, nil},
-		"on two machines":          {[]place{at("a", 3), at("a", 3), at("b", 15), at("b", 15)}, []bool{false, false, false, false}, []bool{true, true, false, false}},
-		"one machine has too many": {[]place{at("a", 3), at("b", 1), at("b", 1)}, []bool{false, true, true}, nil},
-		"in a chain":               {[]place{at("a", 1), at("a", 3), at("a", 2)}, []bool{true, true, true}, nil},
-		"beyond 64 processors":     {[]place{at("a", 0, 1), at("a", 1), at("a", 0, 6)}, []bool{false, false, false}, []bool{true, true, false}},
-		"beyond 64, bound to one":  {[]place{at("a", 0, 1), at("a", 3), at("a", 0, 1)}, []bool{true, false, true}, nil},
-		"one that says nothing":    {[]place{at("a", 1), at("a")}, []bool{false, true}, []bool{true, true}},
+		"alone":                    {[]machinePart{at("a", 1)}, []bool{false}, []bool{true}},
+		"alone, enough":            {[]machinePart{at("a", 3)}, []bool{false}, nil},
+		"each bound to its own":    {[]machinePart{at("a", 1), at("a", 2), at("a", 12)}, []bool{false, false, false}, []bool{true, true, false}},
+		"two bound to one":         {[]machinePart{at("a", 1), at("a", 1), at("a", 4)}, []bool{true, true, false}, []bool{true, true, true}},
+		"free, enough":             {[]machinePart{at("a", 3), at("a", 3)}, []bool{false, false}, []bool{true, true}},
+		"free, plenty":             {[]machinePart{at("a", 15), at("a", 15)}, []bool{false, false}, nil},
+		"free, too many":           {[]machinePart{at("a", 3), at("a", 3), at("a", 3)}, []bool{true, true, true}, nil},
+		"on two machines":          {[]machinePart{at("a", 3), at("a", 3), at("b", 15), at("b", 15)}, []bool{false, false, false, false}, []bool{true, true, false, false}},
+		"one machine has too many": {[]machinePart{at("a", 3), at("b", 1), at("b", 1)}, []bool{false, true, true}, nil},
+		"in a chain":               {[]machinePart{at("a", 1), at("a", 3), at("a", 2)}, []bool{true, true, true}, nil},
+		"beyond 64 processors":     {[]machinePart{at("a", 0, 1), at("a", 1), at("a", 0, 6)}, []bool{false, false, false}, []bool{true, true, false}},
+		"beyond 64, bound to one":  {[]machinePart{at("a", 0, 1), at("a", 3), at("a", 0, 1)}, []bool{true, false, true}, nil},
+		"one that says nothing":    {[]machinePart{at("a", 1), at("a")}, []bool{false, true}, []bool{true, true}},
 	} {
 		if tt.two == nil {
 			tt.two = tt.want
@@ -42,11 +42,11 @@ func TestACrowdIsOfPEsThatShareProcessors(t *testing.T) {
 
 func TestPEsTellEachOtherWhereTheyAre(t *testing.T) {
 	run(t, 3, "mem:places", Options{}, func(w *World) {
-		require.NotZero(t, cpuSet(w.places[w.pe].CPUs).count())
-		for _, p := range w.places {
-			require.Equal(t, w.places[w.pe], p)
+		require.NotZero(t, cpuSet(w.parts[w.pe].CPUs).count())
+		for _, p := range w.parts {
+			require.Equal(t, w.parts[w.pe], p)
 		}
-		require.Equal(t, cpuSet(w.places[w.pe].CPUs).count() < 3, crowded(w.places, w.pe, 1))
+		require.Equal(t, cpuSet(w.parts[w.pe].CPUs).count() < 3, crowded(w.parts, w.pe, 1))
 	})
 }
 
@@ -67,8 +67,8 @@ func TestPEsAreApart(t *testing.T) {
 					}
 					assert.Equal(t, name == "mapped", w.team.engine.OneHost, "%s, PE %d of %d", name, pe, pes)
 					assert.Equal(t, name == "strict", w.apart(), "%s, PE %d of %d", name, pe, pes)
-					assert.Equal(t, name == "strict" && crowded(w.places, pe, 2), w.space.WaitsSleep(), "%s, PE %d of %d", name, pe, pes)
-					w.places = []place{{"other", []uint64{15}}, {"other", []uint64{15}}, {"other", []uint64{15}}}[:pes]
+					assert.Equal(t, name == "strict" && crowded(w.parts, pe, 2), w.space.WaitsSleep(), "%s, PE %d of %d", name, pe, pes)
+					w.parts = []machinePart{{"other", []uint64{15}}, {"other", []uint64{15}}, {"other", []uint64{15}}}[:pes]
 					assert.Equal(t, name == "strict" && pes == 3, w.served(), "%s, PE %d of %d on 4 processors", name, pe, pes)
 					assert.NoError(t, w.Close(context.Background()))
 				})

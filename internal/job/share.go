@@ -41,10 +41,10 @@ func (w *World) shared(a, b int) bool {
 	return w.peers[a].node == w.peers[b].node && w.maps(a, b) && w.maps(b, a)
 }
 
-// served reports whether servers make all stores of other PEs, and need the processors on which waits
-// would poll: each PE has one that waits and one that serves.
+// served reports whether all stores of other PEs come by requests, and processors are too few to poll:
+// each PE has a goroutine that waits and one that serves.
 func (w *World) served() bool {
-	return len(w.peers) > 1 && w.window == nil && w.apart() && crowded(w.places, w.pe, 2)
+	return len(w.peers) > 1 && w.window == nil && w.apart() && crowded(w.parts, w.pe, 2)
 }
 
 // apart reports whether this PE has mapped no other one, nor has one mapped it.

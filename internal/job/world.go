@@ -36,7 +36,7 @@ type World struct {
 	sharers [][]uint64    // see share
 	ctx     *onesided.Ctx // the default context
 	token   uint64        // names this PE's heap, see symheap.Memory.Mark
-	places  []place       // where each PE runs; connect writes one element
+	parts   []machinePart // where each PE runs; connect writes one element
 	attachment
 	exiting chan struct{} // closed under mu when GlobalExit begins to end this process
 	// closeLimit is how long Close waits for other PEs' byes after the barrier.
@@ -206,8 +206,8 @@ func newWorld(ctx context.Context, o options, goHeap bool) (*World, error) {
 	for _, p := range w.space.Peers() {
 		w.peers = append(w.peers, &peer{Peer: p, gone: make(chan struct{})})
 	}
-	w.places = make([]place, o.N)
-	w.places[o.PE] = thisPlace()
+	w.parts = make([]machinePart, o.N)
+	w.parts[o.PE] = thisPart()
 	return w, nil
 }
 

@@ -64,8 +64,8 @@ func unusable(getenv env) error {
 	return nil
 }
 
-// place parses a PE and the number of PEs from two variables.
-func place(getenv env, peName, nName string) (pe, n int, err error) {
+// rankAndSize parses a PE and the number of PEs from two variables.
+func rankAndSize(getenv env, peName, nName string) (pe, n int, err error) {
 	peText, nText := getenv(peName), getenv(nName)
 	switch {
 	case peText == "":

@@ -35,7 +35,7 @@ func fromPMI(getenv env) (*Job, error) {
 	if !anySet(getenv, "PMI_FD", "PMI_RANK", "PMI_SIZE") {
 		return nil, nil
 	}
-	pe, n, err := place(getenv, "PMI_RANK", "PMI_SIZE")
+	pe, n, err := rankAndSize(getenv, "PMI_RANK", "PMI_SIZE")
 	if err != nil {
 		return nil, err
 	}

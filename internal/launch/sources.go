@@ -11,7 +11,7 @@ func fromSHMEM(getenv env) (*Job, error) {
 	if !anySet(getenv, "SHMEM_PE", "SHMEM_NPES") {
 		return nil, nil
 	}
-	pe, n, err := place(getenv, "SHMEM_PE", "SHMEM_NPES")
+	pe, n, err := rankAndSize(getenv, "SHMEM_PE", "SHMEM_NPES")
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func fromOpenMPI(getenv env) (*Job, error) {
 	if !anySet(getenv, rank, size) {
 		return nil, nil
 	}
-	pe, n, err := place(getenv, rank, size)
+	pe, n, err := rankAndSize(getenv, rank, size)
 	if err == nil {
 		err = same(getenv, "PMIX_RANK", pe, rank)
 	}
@@ -67,7 +67,7 @@ func fromSlurm(getenv env) (*Job, error) {
 	if getenv(rank) == "" && (tasks == "" || tasks == "1") {
 		return nil, nil
 	}
-	pe, n, err := place(getenv, rank, size)
+	pe, n, err := rankAndSize(getenv, rank, size)
 	if err == nil {
 		err = same(getenv, "SLURM_STEP_NUM_TASKS", n, size)
 	}

@@ -27,8 +27,8 @@ type Window struct {
 	Load func(to []byte, off int) bool
 }
 
-// place returns where n bytes at an offset of the heap are in the window. It reports whether all of them are.
-func (w *Window) place(off, n uintptr) (at int, ok bool) {
+// locate returns where n bytes at an offset of the heap are in the window. It reports whether all of them are.
+func (w *Window) locate(off, n uintptr) (at int, ok bool) {
 	end := w.Head
 	if off >= w.Objects {
 		off, end = off-w.Objects+w.Head, uintptr(w.Len())
@@ -49,7 +49,7 @@ func (p *Peer) open(off, n uintptr) (at int, ok bool) {
 	if p.win == nil || p.ch.Behind() {
 		return 0, false
 	}
-	return p.win.place(off, n)
+	return p.win.locate(off, n)
 }
 
 // stored follows what was stored by the window (pair S19). What Stored of the channel says is behind the fence.

@@ -75,11 +75,12 @@ func (f *Forwarder) order(m *Map) []Endpoint {
 	case m.Balance == leastConn:
 		slices.SortStableFunc(all, func(a, b Endpoint) int { return f.of(a).open - f.of(b).open })
 	}
-	slices.SortStableFunc(all, func(a, b Endpoint) int { return place(f.isDown(m, a)) - place(f.isDown(m, b)) })
+	slices.SortStableFunc(all, func(a, b Endpoint) int { return rank(f.isDown(m, a)) - rank(f.isDown(m, b)) })
 	return all
 }
 
-func place(down bool) int {
+// rank returns where a target comes in the order: those that are down are last.
+func rank(down bool) int {
 	if down {
 		return 1
 	}
