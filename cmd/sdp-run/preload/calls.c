@@ -123,6 +123,7 @@ static struct conn *add(int fd, int which) {
 
 /* A fork. A child has the memory of its parent, but not Go's threads, so the connections go on by TCP in both. */
 static void stop_all(void) {
+  pthread_mutex_lock(&meeting); /* no connection goes over to SDP meanwhile */
   pthread_mutex_lock(&lock);
   for (struct conn *c = all; c != NULL; c = c->next)
     if (atomic_load(&c->state) == UP)
@@ -131,14 +132,17 @@ static void stop_all(void) {
       meet_plain(c, "the process forks");
 }
 
-static void go_on(void) { pthread_mutex_unlock(&lock); }
+static void go_on(void) {
+  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&meeting);
+}
 
 static void in_child(void) {
   if (sdp.library != NULL)
     sdp_off = 1;
   for (struct conn *c = all; c != NULL; c = c->next)
     c->sdp = -1;
-  pthread_mutex_unlock(&lock);
+  go_on();
 }
 
 /* stopped is for calls that make a process without the handlers of a fork. */

@@ -31,7 +31,7 @@
 int sdp_off;
 struct sdp_calls sdp;
 
-static pthread_mutex_t meeting = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t meeting = PTHREAD_MUTEX_INITIALIZER;
 /* meeting guards the following, and what is on its way in connections that are not UP. */
 static int listener = -1; /* handle */
 static uint32_t port;

@@ -116,6 +116,7 @@ void meet(struct conn *c, int fd);
 int meet_offer(struct conn *c, int fd);
 void meet_end(struct conn *c);
 void meet_plain(struct conn *c, const char *why);
+extern pthread_mutex_t meeting; /* locked before the table's lock */
 extern int sdp_off; /* this process cannot use libsdp */
 extern struct sdp_calls {
   void *library; /* NULL until it is loaded */
