@@ -4,6 +4,7 @@ package main
 
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra -Wno-unused-parameter
+#include <stdlib.h>
 #include "front.h"
 */
 import "C"
@@ -12,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -22,7 +24,15 @@ import (
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
-func init() { bounce.OnThreads() }
+func init() {
+	bounce.OnThreads()
+	// What the program has set itself is not in the environment that Go finds.
+	if v := C.getenv(fabricName); v != nil {
+		os.Setenv("SDP_FABRIC", C.GoString(v))
+	}
+}
+
+var fabricName = C.CString("SDP_FABRIC")
 
 // Directions, and events.
 const (

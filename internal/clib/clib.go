@@ -41,13 +41,21 @@ func (l Library) Main(install func(dir string) (string, error)) {
 
 const module = "github.com/ntbnet/ntbnet"
 
-// Install builds the library and installs it below dir, with headers and what pkg-config reads.
-func (l Library) Install(dir string) error {
+// Source returns the directory of the library's source.
+func (l Library) Source() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
-		return fmt.Errorf("go list %s: %w: run this in a checkout of the module", module, err)
+		return "", fmt.Errorf("go list %s: %w: run this in a checkout of the module", module, err)
 	}
-	source := filepath.Join(strings.TrimSpace(string(out)), "cmd", l.Name)
+	return filepath.Join(strings.TrimSpace(string(out)), "cmd", l.Name), nil
+}
+
+// Install builds the library and installs it below dir, with headers and what pkg-config reads.
+func (l Library) Install(dir string) error {
+	source, err := l.Source()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "lib/pkgconfig"), 0o755); err != nil {
 		return err
 	}

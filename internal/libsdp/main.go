@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/ntbnet/ntbnet/internal/clib"
@@ -24,7 +27,35 @@ func install(dir string) (string, error) {
 	if err := os.WriteFile(filepath.Join(pages, "sdp.3"), []byte(pageText), 0o644); err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, "lib", "libsdp.so"), library.Install(dir)
+	if err := library.Install(dir); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "lib", "libsdp.so"), installRun(dir)
+}
+
+// installRun builds sdp-run, and the library that it loads into programs, and installs them below dir.
+func installRun(dir string) error {
+	source, err := library.Source()
+	if err != nil {
+		return err
+	}
+	source = filepath.Join(filepath.Dir(source), "sdp-run")
+	files, err := filepath.Glob(filepath.Join(source, "preload/*.c"))
+	if err != nil {
+		return err
+	}
+	so := filepath.Join(dir, "lib/libsdp-run.so")
+	args := []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-U_FORTIFY_SOURCE", "-fPIC", "-fvisibility=hidden", "-shared", "-Wl,-soname,libsdp-run.so", "-s"}
+	for _, cmd := range []*exec.Cmd{
+		exec.Command(cmp.Or(os.Getenv("CC"), "cc"), append(append(args, "-o", so), files...)...),
+		exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "bin/sdp-run"), "."),
+	} {
+		cmd.Dir = source
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", cmd.Args[0], err, out)
+		}
+	}
+	return nil
 }
 
 //go:embed sdp.3

@@ -61,7 +61,7 @@ func TestPagesOfAllCommands(t *testing.T) {
 			})
 		}
 	}
-	require.Subset(t, names, []string{"ntb-ivshmem-server", "ntbnet", "sdp-perf", "sdp-proxy", "sdp-tun", "shmemrun"})
+	require.Subset(t, names, []string{"ntb-ivshmem-server", "ntbnet", "sdp-perf", "sdp-proxy", "sdp-run", "sdp-tun", "shmemrun"})
 
 	t.Run("bash completes", func(t *testing.T) {
 		tool(t, "bash")
