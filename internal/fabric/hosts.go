@@ -133,10 +133,10 @@ func newHosts(own *spec.Spec, s registry, err error, connect func(context.Contex
 	h.number = s.process()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	if own.IsMember() {
-		h.links = append(h.links, &nodeLink{to: own.Node, since: h.begun})
+		h.links = append(h.links, &nodeLink{to: own.Node, since: h.begun, hurry: make(chan struct{}, 1)})
 	}
 	for w := range own.Wires() {
-		h.links = append(h.links, &nodeLink{wire: w, to: w.Neighbour, first: w.Node < w.Neighbour, since: h.begun})
+		h.links = append(h.links, &nodeLink{wire: w, to: w.Neighbour, first: w.Node < w.Neighbour, since: h.begun, hurry: make(chan struct{}, 1)})
 	}
 	if err := h.attachWires(); err != nil {
 		h.cancel()

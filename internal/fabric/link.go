@@ -29,6 +29,8 @@ type nodeLink struct {
 
 	member *member // at the other end; nil for others; immutable
 
+	hurry chan struct{} // has keep try again now, instead of after its pause; of one element
+
 	state state           // of the link that is made; the one before may be up meanwhile
 	ring  *ring.Link      // from the last time that the link came up
 	half  *heapmem.Device // its device, with option puts
@@ -111,6 +113,9 @@ func (h *hosts) step(l *nodeLink, e event) bool {
 	next, ok := l.state.after(e, l.first)
 	if ok && next != l.state {
 		l.state, l.since = next, time.Now()
+		if next == absent || next == making {
+			l.err = nil // it was that of a process which has gone
+		}
 		h.change()
 	}
 	return ok
@@ -168,7 +173,7 @@ func (h *hosts) keep(l *nodeLink) {
 		if err == nil && l.by.open(l) {
 			continue
 		}
-		h.wait(h.ctx, pause, nil, nil)
+		h.wait(h.ctx, pause, nil, l.hurry)
 		pause = min(2*pause, lastPause)
 	}
 }

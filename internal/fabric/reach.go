@@ -19,6 +19,7 @@ const lookAgain = 100 * time.Millisecond
 // peer returns a process of another node, over a link or several hops. Process 0 is
 // the owner of that node's links. It waits until ctx ends.
 func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error) {
+	began := time.Now()
 	for {
 		h.mu.Lock()
 		changed := h.changed
@@ -54,7 +55,7 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error)
 		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, link.ErrDown):
 			return nil, err
 		}
-		if why := h.why(node); Misfit(why) {
+		if why := h.why(node); Misfit(why) && !h.retry(node, began) {
 			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not help
 		}
 		h.wait(ctx, lookAgain, changed, below)
@@ -88,6 +89,24 @@ func (h *hosts) soon(node int) bool {
 		soon = soon || l.err == nil && time.Since(l.since) < h.direct
 	}
 	return soon
+}
+
+// retry has a link to a node tried again that did not fit, and reports whether there is one of which the last try was before
+// a time: another process may be there now.
+func (h *hosts) retry(node int, before time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	again := false
+	for _, l := range h.links {
+		if (l.to == node || l.uplink() && !l.up()) && l.bySocket() && Misfit(l.err) && (l.state == asking || l.since.Before(before)) {
+			again = true
+			select {
+			case l.hurry <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return again
 }
 
 // why returns why a node cannot be reached.
