@@ -98,6 +98,7 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 	flag.SetInterspersed(false)
 	rules := flag.String("rules", "", "`FILE` of rules: what goes by SDP, and what by TCP")
 	level := flag.String("log", "problems", "`LEVEL` of messages: nothing, problems or connections")
+	smallest := flag.Uint32("smallest", 16384, "go by SDP from so many `BYTES` on, written at once or unread; less goes by TCP")
 	file := flag.String("log-file", "", "append messages to `FILE` (default: the program's standard error)")
 	dir := flag.String("library", "", "`DIR` of "+library+" and libsdp.so (default: beside this command, as installed)")
 	if err = flags.Parse(flag, args, stdout); err != nil {
@@ -115,8 +116,9 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 		return nil, nil, err
 	}
 	set := map[string]string{
-		"LD_PRELOAD":  strings.TrimSuffix(at+":"+os.Getenv("LD_PRELOAD"), ":"),
-		"SDP_RUN_LOG": fmt.Sprint(number),
+		"LD_PRELOAD":       strings.TrimSuffix(at+":"+os.Getenv("LD_PRELOAD"), ":"),
+		"SDP_RUN_LOG":      fmt.Sprint(number),
+		"SDP_RUN_SMALLEST": fmt.Sprint(*smallest),
 		// SIGURG stays the program's.
 		"GODEBUG": strings.TrimPrefix(os.Getenv("GODEBUG")+",asyncpreemptoff=1", ","),
 	}

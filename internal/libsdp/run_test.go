@@ -28,6 +28,7 @@ type runner struct {
 	path string
 	log  string // file
 	env  []string
+	more []string // flags
 }
 
 func newRunner(t *testing.T) *runner {
@@ -38,7 +39,7 @@ func newRunner(t *testing.T) *runner {
 }
 
 func (r *runner) command(name string, args ...string) *exec.Cmd {
-	args = append([]string{"--log", "connections", "--log-file", r.log, name}, args...)
+	args = append(append([]string{"--log", "connections", "--log-file", r.log}, append(r.more, name)...), args...)
 	cmd := exec.Command(r.path, args...) // the test's context would kill servers before they have ended their workers
 	cmd.Env, cmd.WaitDelay = r.env, time.Second
 	return cmd
@@ -107,8 +108,11 @@ func TestEachCallReturnsWhatTCPsDoes(t *testing.T) {
 	calls := compile(t, "gcc", "testdata/calls.c")
 	r := newRunner(t)
 	byTCP := run(t, nil, calls)
-	assert.Equal(t, byTCP, r.run(calls))
-	r.bySDP(8)
+	for _, least := range []string{"1", "4", "6", "16384"} { // from all that can be by SDP to large writes
+		r.more = []string{"--smallest", least}
+		assert.Equal(t, byTCP, r.run(calls), least)
+	}
+	r.bySDP(16)
 }
 
 // stream is bytes that a program with a mistake would not send by chance.
@@ -211,16 +215,20 @@ func TestAPeerWithoutTheLibraryGetsJustTheProgramsBytes(t *testing.T) {
 
 func TestStreamsOfBothEndsArrive(t *testing.T) {
 	r := newRunner(t)
-	at, port := freePort(t)
-	r.serve(at, "python3", "-c", talker, "accept", port, fmt.Sprint(spoken))
-	for range 3 {
-		assert.Equal(t, "same\n", r.run("python3", "-c", talker, "connect", port, fmt.Sprint(spoken)))
+	for _, least := range []string{"0", "300", "16384"} {
+		r.more = []string{"--smallest", least}
+		at, port := freePort(t)
+		r.serve(at, "python3", "-c", talker, "accept", port, fmt.Sprint(spoken))
+		for range 3 {
+			assert.Equal(t, "same\n", r.run("python3", "-c", talker, "connect", port, fmt.Sprint(spoken)))
+		}
 	}
-	r.bySDP(3)
+	r.bySDP(8) // one may have sent all before the other end has met it
 }
 
 func TestRulesKeepConnectionsOnTCP(t *testing.T) {
 	r := newRunner(t)
+	r.more = []string{"--smallest", "1"}
 	at, port := freePort(t)
 	r.serve(at, "python3", "-c", talker, "accept", port, "1000")
 	for rule, want := range map[string]bool{
@@ -282,6 +290,7 @@ try:
 except OSError as e: print(e.strerror, flush=True)
 `
 	r := newRunner(t)
+	r.more = []string{"--smallest", "1"}
 	for _, victim := range []string{"server", "client"} {
 		at, port := freePort(t)
 		var out bytes.Buffer
@@ -331,6 +340,7 @@ func TestIperf3(t *testing.T) {
 
 func TestRedisWhileItSaves(t *testing.T) {
 	r := newRunner(t)
+	r.more = []string{"--smallest", "1"}
 	at, port := freePort(t)
 	r.serve(at, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "")
 	var load sync.WaitGroup

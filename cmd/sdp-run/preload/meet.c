@@ -1,7 +1,7 @@
 /* How the two ends of a connection find each other, on one machine and in one network namespace.
 
    The connecting end listens at an abstract Unix socket, whose name has the kernel's cookie of its TCP socket, before
-   it connects. When the program of the accepting end first reads or writes, that end asks the kernel for the cookie of
+   it connects. When the program of the accepting end has moved much in one direction, that end asks the kernel for the cookie of
    the socket at the other end of the connection, by both addresses and ports, and connects to that name. If nobody
    listens there, the other end has no library, or is of another machine or namespace, and the connection stays TCP.
    Otherwise it sends a page of memory. The connecting end takes that in its next call, and dials the accepting
@@ -24,7 +24,7 @@
 #include <sys/un.h>
 #include <time.h>
 
-#define MAGIC 0x3172756e70647331ull /* and the version of the page */
+#define MAGIC 0x3172756e70647332ull /* and the version of the page */
 #define PATIENCE 5                  /* s for which an offer stands */
 #define STEP 1000000000ll           /* ns that a step of the other end may take */
 
@@ -115,7 +115,6 @@ int meet_offer(struct conn *c, int fd) {
     return 0;
   }
   c->offer = s;
-  c->since = seconds();
   return 1;
 }
 
@@ -213,8 +212,10 @@ static void up(struct conn *c, int fd) {
   REAL(getsockopt)(fd, IPPROTO_TCP, TCP_CORK, &c->cork, &n);
   REAL(setsockopt)(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
   REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  pthread_mutex_lock(&c->end->reading); /* who reads takes all bytes by TCP for the program's while it is not UP */
   atomic_store(&c->state, UP);
   atomic_store(&c->page->ready[c->which], 1);
+  pthread_mutex_unlock(&c->end->reading);
   say(NEWS, fd, "goes by SDP");
 }
 
@@ -364,13 +365,11 @@ static struct page *receive(int s) {
 
 /* reach is the step of the connecting end. */
 static const char *reach(struct conn *c, int fd) {
-  struct sockaddr_storage own, theirs;
   int s = REAL(accept4)(c->offer, NULL, NULL, SOCK_CLOEXEC);
   if (s < 0) {
-    if (names(fd, &own, &theirs) && !here(&own, &theirs))
-      return "the other end is not of this machine";
-    if (c->end->received > 0)
-      return "the other end has no library";
+    if (c->since == 0)
+      c->since = seconds();
+    atomic_store(&c->row, 0);
     return seconds() - c->since > PATIENCE ? "the other end has not come" : NULL;
   }
   pid_t pid = 0;
@@ -401,9 +400,17 @@ static const char *reach(struct conn *c, int fd) {
   return NULL;
 }
 
+/* far reports whether a connection leads to another machine. */
+static int far(struct conn *c, int fd) {
+  struct sockaddr_storage own, theirs;
+  return !atomic_exchange(&c->looked, 1) && names(fd, &own, &theirs) && !here(&own, &theirs);
+}
+
 /* meet goes on with meeting, where that needs no wait. */
 void meet(struct conn *c, int fd) {
   int state = atomic_load(&c->state);
+  if (state == WAITING && c->looked && atomic_load(&c->row) < smallest)
+    return;
   if (state == UP || state == PLAIN || (state == MET && !atomic_load(&c->page->ready[CONNECTS]) && !atomic_load(&c->page->failed)))
     return;
   if (pthread_mutex_trylock(&meeting) != 0)
@@ -412,7 +419,10 @@ void meet(struct conn *c, int fd) {
   const char *failed = NULL;
   switch (atomic_load(&c->state)) {
   case WAITING:
-    failed = sdp_off ? "the process has forked" : c->which == ACCEPTS ? find(c, fd) : reach(c, fd);
+    if (far(c, fd))
+      failed = "the other end is not of this machine";
+    else if (atomic_load(&c->row) >= smallest)
+      failed = sdp_off ? "the process has forked" : c->which == ACCEPTS ? find(c, fd) : reach(c, fd);
     break;
   case MET:
     failed = atomic_load(&c->page->failed) ? "the other end could not go by SDP" : fetch(c, fd);

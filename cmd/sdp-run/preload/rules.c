@@ -25,15 +25,18 @@ static struct rule rules[256];
 static int count, level;
 static int log_to = -1; /* -1: the standard error */
 static char program[64];
+size_t smallest = 16384;
 char fabric[256]; /* programs that set their title overwrite the environment */
 
 /* Each rule is "by end program address/bits first-last", with * for any program and address. */
 __attribute__((constructor)) static void begin_rules(void) {
   const char *text = getenv("SDP_RUN_LOG"), *at = getenv("SDP_RUN_RULES"), *file = getenv("SDP_RUN_LOG_FILE");
-  const char *with = getenv("SDP_FABRIC");
+  const char *with = getenv("SDP_FABRIC"), *bytes = getenv("SDP_RUN_SMALLEST");
   snprintf(program, sizeof program, "%s", program_invocation_short_name);
   snprintf(fabric, sizeof fabric, "%s", with != NULL ? with : "");
   level = text != NULL ? atoi(text) : PROBLEM;
+  if (bytes != NULL)
+    smallest = strtoul(bytes, NULL, 10);
   if (file != NULL) {
     log_to = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     int high = log_to < 0 ? -1 : REAL(fcntl)(log_to, F_DUPFD_CLOEXEC, 512);

@@ -24,13 +24,15 @@ struct way {
   _Atomic uint64_t word;    /* bytes written by SDP, times 2, plus WOKEN */
   _Atomic uint64_t tcp_end; /* bytes by TCP, up to the end of the last phase by TCP that has ended */
   _Atomic uint64_t sdp_end; /* likewise by SDP */
+  _Atomic uint64_t promised; /* no phase by TCP ends before so many bytes by TCP; stored before they are sent */
   _Atomic uint32_t phase;   /* which the writer is in; stored behind the end of the one before */
   _Atomic uint32_t writing; /* 1 while the writer may write by SDP; pairs with refused */
-  char apart[88];
+  char apart[80];
   /* The reader stores these. */
+  _Atomic uint64_t received; /* bytes by TCP that it has taken, as of its last read */
   _Atomic uint32_t reached; /* the phase that the reader is in */
   _Atomic uint32_t refused; /* 1: the reader takes no more by SDP */
-  char more[120];
+  char more[112];
 };
 
 /* WOKEN says that a byte is on its way by TCP, or in the reader's socket, which stands for all that was written by
@@ -68,6 +70,7 @@ struct end {
   /* writing guards the following. */
   uint64_t sent; /* bytes by TCP, but for wake bytes */
   uint64_t put;  /* bytes by SDP */
+  uint64_t promised;
   uint32_t phase;
   int sending;     /* threads that send by TCP now */
   int stays;       /* this direction stays by TCP */
@@ -85,11 +88,14 @@ struct conn {
   _Atomic int uses; /* descriptors, and calls under way */
   int which;        /* CONNECTS or ACCEPTS */
   int descriptors;  /* guarded by the table's lock */
+  _Atomic size_t row; /* bytes in one direction since the last ones in the other, or since the last try to meet */
+  _Atomic int row_out; /* which direction */
   struct end *end;
   struct conn *next, **before; /* of all; guarded by the table's lock */
   /* meeting guards the following until the state is UP. */
   int offer; /* a listening Unix socket, or -1 */
-  int64_t since;
+  int64_t since;         /* s, when the program moved much for the first time; 0 before */
+  _Atomic int looked;    /* whether the connection leads to another machine */
   struct page *page;
   int sdp;               /* handle of libsdp, or -1 */
   int no_delay, cork;    /* as the program has set them */
@@ -135,6 +141,7 @@ extern struct sdp_calls {
 
 /* rules.c */
 extern char fabric[256]; /* SDP_FABRIC, as it was when the program began */
+extern size_t smallest; /* bytes that are worth SDP */
 int rules_allow(int which, const struct sockaddr *server);
 void say(int level, int fd, const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum { PROBLEM = 1, NEWS = 2 };

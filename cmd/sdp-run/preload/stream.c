@@ -1,7 +1,9 @@
 /* The stream of a connection: phases by TCP and by SDP.
 
-   The writer goes over to SDP when the reader has reached its phase by TCP, and back where SDP has no room. So at most
-   two phases have ended that the reader has not reached, and each end of one has a word of its own.
+   The writer goes over to SDP when the reader has reached its phase by TCP, and much is unread or to be written. It
+   goes back where SDP has no room, and where little is to be written to a reader that has read all: the wake byte costs
+   what that costs by TCP. So at most two phases have ended that the reader has not reached, and each end of one has a
+   word of its own.
 
    No thread sleeps in libsdp. Who must wait does so in the kernel, at the socket, as by TCP: a reader for a wake byte,
    a writer for room in the socket. */
@@ -90,6 +92,25 @@ static size_t rest(const struct cursor *k, struct msghdr *m, struct iovec v[PIEC
     m->msg_iovlen++;
   }
   return n;
+}
+
+/* cut shortens a message to n bytes. */
+static void cut(struct msghdr *m, size_t n) {
+  for (size_t i = 0; i < m->msg_iovlen; i++) {
+    if (m->msg_iov[i].iov_len > n)
+      m->msg_iov[i].iov_len = n;
+    n -= m->msg_iov[i].iov_len;
+  }
+}
+
+/* send_by_tcp and receive_by_tcp take the call that costs less for one buffer. */
+static ssize_t send_by_tcp(int fd, const struct msghdr *m, int flags) {
+  return m->msg_iovlen == 1 ? REAL(sendto)(fd, m->msg_iov->iov_base, m->msg_iov->iov_len, flags, NULL, 0) : REAL(sendmsg)(fd, m, flags);
+}
+
+static ssize_t receive_by_tcp(int fd, struct msghdr *m) {
+  return m->msg_iovlen == 1 ? REAL(recvfrom)(fd, m->msg_iov->iov_base, m->msg_iov->iov_len, MSG_DONTWAIT, NULL, NULL)
+                            : REAL(recvmsg)(fd, m, MSG_DONTWAIT);
 }
 
 /* take_byte takes the wake byte, which is in the socket or about to be sent. */
@@ -223,6 +244,13 @@ static void enter(struct end *e, struct way *in) {
   atomic_store(&in->reached, e->reached);
 }
 
+/* took notes that n bytes came by TCP. */
+static void took(struct end *e, struct way *in, size_t n) {
+  e->received += n;
+  if (in != NULL)
+    atomic_store(&in->received, e->received);
+}
+
 /* step reads what is there of the phase that the reader is in, and goes on to the next one. It returns the number of
    bytes, -1 with errno for an error, EAGAIN if nothing is there, or 0 at the end of the stream. *go says that there may
    be more. The caller holds reading. */
@@ -234,9 +262,25 @@ static ssize_t step(struct conn *c, int fd, struct cursor *k, int flags, int *go
     struct msghdr m;
     struct iovec v[PIECES];
     rest(k, &m, v);
+    struct way *in = atomic_load(&c->state) == UP ? way_in(c) : NULL;
+    uint64_t sure = UINT64_MAX; /* bytes by TCP of which the first ones are the program's */
+    if (in != NULL) {
+      sure = atomic_load(&in->promised); /* before phase: of the reader's phase, or an earlier one */
+      sure = sure > e->received && atomic_load(&in->phase) == e->reached ? sure - e->received : 0;
+    }
+    if (sure > 0 && !peek) {
+      cut(&m, sure);
+      ssize_t n = receive_by_tcp(fd, &m);
+      if (n > 0) {
+        took(e, in, n);
+        advance(k, n);
+      }
+      if (n > 0 || in == NULL)
+        return n;
+      rest(k, &m, v);
+    }
     ssize_t n = REAL(recvmsg)(fd, &m, MSG_PEEK | MSG_DONTWAIT);
     int error = errno;
-    struct way *in = atomic_load(&c->state) == UP ? way_in(c) : NULL;
     int over = in != NULL && atomic_load(&in->phase) > e->reached;
     size_t until = over ? atomic_load(&in->tcp_end) - e->received : SIZE_MAX;
     if (over && until == 0) {
@@ -254,7 +298,7 @@ static ssize_t step(struct conn *c, int fd, struct cursor *k, int flags, int *go
       n = REAL(recvfrom)(fd, NULL, n, MSG_TRUNC | MSG_DONTWAIT, NULL, NULL);
       if (n <= 0)
         return n;
-      e->received += n;
+      took(e, in, n);
       *go = over;
     }
     advance(k, n);
@@ -290,6 +334,15 @@ static int ready(struct conn *c) {
 
 static int waits(int fd, int flags) { return !(flags & MSG_DONTWAIT) && !(REAL(fcntl)(fd, F_GETFL) & O_NONBLOCK); }
 
+/* moved notes that n bytes have gone in a direction, for meet. */
+static void moved(struct conn *c, int out, size_t n) {
+  if (atomic_load(&c->state) == UP)
+    return;
+  if (atomic_exchange(&c->row_out, out) != out)
+    atomic_store(&c->row, 0);
+  atomic_fetch_add(&c->row, n);
+}
+
 ssize_t stream_read(struct conn *c, int fd, const struct iovec *iov, int count, int flags) {
   struct cursor k = begin(iov, count);
   ssize_t got = 0;
@@ -305,8 +358,10 @@ ssize_t stream_read(struct conn *c, int fd, const struct iovec *iov, int count, 
     pthread_mutex_lock(&c->end->reading);
     do {
       n = step(c, fd, &k, flags, &go);
-      if (n > 0)
+      if (n > 0) {
         got += n;
+        moved(c, 0, n);
+      }
     } while (go && k.left > 0 && n >= 0);
     int error = errno;
     pthread_mutex_unlock(&c->end->reading);
@@ -368,11 +423,23 @@ static void over(struct end *e, struct way *out) {
   atomic_store(&out->phase, e->phase);
 }
 
+/* little reports whether n bytes are not worth SDP: the reader has read all, or all but a little. */
+static int little(struct conn *c, size_t n) {
+  struct end *e = c->end;
+  struct way *out = way_out(c);
+  if (n >= smallest)
+    return 0;
+  if (e->phase % 2 == 1)
+    return !(atomic_load(&out->word) & WOKEN);
+  return e->sent + n < atomic_load(&out->received) + smallest;
+}
+
 /* to_sdp goes over to SDP, if that may be. If the socket may have no room for a wake byte later, one is sent now: it is
    behind other bytes. */
-static int to_sdp(struct conn *c, int fd) {
+static int to_sdp(struct conn *c, int fd, size_t n) {
   struct end *e = c->end;
-  if (e->stays || e->sending > 0 || atomic_load(&c->state) != UP || !atomic_load(&c->page->ready[!c->which]))
+  if (e->stays || e->sending > 0 || e->sent < e->promised || atomic_load(&c->state) != UP ||
+      !atomic_load(&c->page->ready[!c->which]) || little(c, n))
     return 0;
   struct way *out = way_out(c);
   if (atomic_load(&out->refused) || atomic_load(&out->reached) != e->phase)
@@ -430,9 +497,12 @@ ssize_t stream_write(struct conn *c, int fd, const struct iovec *iov, int count,
   struct end *e = c->end;
   struct cursor k = begin(iov, count);
   size_t all = k.left;
+  moved(c, 1, all);
   meet(c, fd);
   pthread_mutex_lock(&e->writing);
-  if (e->phase % 2 == 1 || to_sdp(c, fd)) {
+  if (e->phase % 2 == 1 && little(c, all))
+    over(e, way_out(c));
+  else if (e->phase % 2 == 1 || to_sdp(c, fd, all)) {
     int64_t until = 0;
     while (k.left > 0) {
       ssize_t n = put(c, fd, &k);
@@ -451,6 +521,10 @@ ssize_t stream_write(struct conn *c, int fd, const struct iovec *iov, int count,
     pthread_mutex_unlock(&e->writing);
     return all;
   }
+  if (e->sending == 0 && e->sent + k.left > e->promised && k.left < smallest && atomic_load(&c->state) == UP) {
+    e->promised = e->sent + k.left;
+    atomic_store(&way_out(c)->promised, e->promised);
+  }
   e->sending++;
   pthread_mutex_unlock(&e->writing);
   ssize_t sum = 0, n, offered;
@@ -458,7 +532,7 @@ ssize_t stream_write(struct conn *c, int fd, const struct iovec *iov, int count,
     struct msghdr m;
     struct iovec v[PIECES];
     offered = rest(&k, &m, v);
-    n = REAL(sendmsg)(fd, &m, flags);
+    n = send_by_tcp(fd, &m, flags);
     if (n > 0) {
       sum += n;
       advance(&k, n);
