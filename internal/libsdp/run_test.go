@@ -29,6 +29,8 @@ type runner struct {
 	log  string // file
 	env  []string
 	more []string // flags
+	dir  string
+	user *syscall.Credential
 }
 
 func newRunner(t *testing.T) *runner {
@@ -41,7 +43,10 @@ func newRunner(t *testing.T) *runner {
 func (r *runner) command(name string, args ...string) *exec.Cmd {
 	args = append(append([]string{"--log", "connections", "--log-file", r.log}, append(r.more, name)...), args...)
 	cmd := exec.Command(r.path, args...) // the test's context would kill servers before they have ended their workers
-	cmd.Env, cmd.WaitDelay = r.env, time.Second
+	cmd.Env, cmd.WaitDelay, cmd.Dir = r.env, time.Second, r.dir
+	if r.user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.user}
+	}
 	return cmd
 }
 

@@ -21,12 +21,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <time.h>
 
+#ifndef MAGIC
 #define MAGIC 0x3172756e70647332ull /* and the version of the page */
-#define PATIENCE 5                  /* s for which an offer stands */
+#endif
+#define ROOM ((rlim_t)4 << 30)      /* address space for Go's runtime and windows */
+#define PATIENCE 5                  /* s for which an offer stands, and no dial follows one that has failed */
 #define STEP 1000000000ll           /* ns that a step of the other end may take */
+#define DIAL 100000000ll            /* ns that a dial may keep the program */
 
 int sdp_off;
 struct sdp_calls sdp;
@@ -35,6 +40,7 @@ pthread_mutex_t meeting = PTHREAD_MUTEX_INITIALIZER;
 /* meeting guards the following, and what is on its way in connections that are not UP. */
 static int listener = -1; /* handle */
 static uint32_t port;
+static int64_t pause_until; /* s: until then no dial, since one has failed */
 static struct came { /* connections by SDP whose end has not come for them */
   unsigned char key[16];
   int handle;
@@ -52,6 +58,11 @@ static int load(void) {
   if (sdp.library != NULL || tried || sdp_off)
     return sdp.library != NULL && !sdp_off;
   tried = 1;
+  struct rlimit space;
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < ROOM) { /* Go's runtime would end the program */
+    say(PROBLEM, -1, "connections stay TCP: the address space is limited: ulimit -v unlimited");
+    return 0;
+  }
   Dl_info self;
   char path[4096];
   if (dladdr((void *)load, &self) == 0 || strlen(self.dli_fname) > sizeof path - 16)
@@ -385,12 +396,16 @@ static const char *reach(struct conn *c, int fd) {
     return "the other end has another fabric";
   if (!load())
     return "libsdp cannot be used";
+  if (seconds() < pause_until)
+    return "there was no room for others";
   char name[32];
   snprintf(name, sizeof name, "localhost:%u", c->page->port);
-  int h = sdp.dial("sdp", name, STEP);
+  int h = sdp.dial("sdp", name, DIAL);
   struct sdp_peer peer;
-  if (h < 0)
+  if (h < 0) {
+    pause_until = seconds() + PATIENCE;
     return sdp.error();
+  }
   if (sdp.peer(h, &peer) != 0 || peer.pid != pid || sdp.write(h, c->page->key, sizeof c->page->key) != sizeof c->page->key) {
     sdp.close(h);
     return "another process is there by SDP";
