@@ -340,6 +340,26 @@ func TestHostileSetupMessagesEndTheLink(t *testing.T) {
 			require.ErrorIs(t, pb.Err(), ErrProtocol)
 		})
 	}
+	// A message whose number is overwritten before it is read would be waited for without an end.
+	for name, number := range map[string]uint32{"no number": 0, "a number of no message": 77} {
+		t.Run(name, func(t *testing.T) {
+			a, b := ntbmem.Pair(1 << 20)
+			eb := newEcho()
+			pa, pb := join(t, a, b, newEcho(), eb)
+			for range setupSlots {
+				require.NoError(t, pa.Send(ServiceSDP, []byte("x")))
+			}
+			require.Eventually(t, func() bool { return ntb.Load32(pa.in, offSetupCredit) == setupSlots }, 30*time.Second, time.Millisecond)
+			pa.out.Publish32(offSetup, number)
+			pa.announce(pa.number.Add(1))
+			select {
+			case <-pb.Done():
+			case <-time.After(30*time.Second):
+				t.Fatal("the link is up")
+			}
+			require.ErrorIs(t, pb.Err(), ErrProtocol)
+		})
+	}
 	t.Run("credit", func(t *testing.T) {
 		a, b := ntbmem.Pair(1 << 20)
 		pa, pb := join(t, a, b, newEcho(), newEcho())

@@ -144,8 +144,18 @@ func (s *setupSend) creditArrived(p *Peer) {
 // setupReceive is the receiving end. Guarded by looks.mu.
 type setupReceive struct {
 	received uint32
+	lapped   bool // each slot has had a message
 	credited uint32
 	blocked  uint32 // last word of the peer that was answered
+}
+
+// before returns the number that the next message's slot has before that comes. With any other one, the message was
+// overwritten, or will be: nobody would learn of it.
+func (r *setupReceive) before() uint32 {
+	if !r.lapped {
+		return 0
+	}
+	return r.received + 1 - setupSlots
 }
 
 // receiveSetup handles the set-up messages that have come, and returns credit. Then it
@@ -160,7 +170,11 @@ func (p *Peer) receiveSetup() (more bool) {
 		}
 		off := offSetup + int(r.received%setupSlots)*setupSize
 		header := ntb.Load64(p.in, off)
-		if uint32(header) != r.received+1 {
+		if number := uint32(header); number != r.received+1 {
+			if number != r.before() {
+				p.Fail(fmt.Errorf("%w: set-up message of number %d instead of %d from %v", ErrProtocol, number, r.received+1, p.id))
+				return false
+			}
 			break
 		}
 		// The payload is copied first and then checked, since the peer may change
@@ -168,6 +182,7 @@ func (p *Peer) receiveSetup() (more bool) {
 		var m [setupSize]byte
 		copy(m[:], p.in[off:off+setupSize])
 		r.received++
+		r.lapped = r.lapped || r.received == setupSlots
 		if err := p.handleSetup(header, m[:]); err != nil {
 			p.Fail(err)
 			return false
