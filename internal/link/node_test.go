@@ -354,7 +354,7 @@ func TestHostileSetupMessagesEndTheLink(t *testing.T) {
 			pa.announce(pa.number.Add(1))
 			select {
 			case <-pb.Done():
-			case <-time.After(30*time.Second):
+			case <-time.After(30 * time.Second):
 				t.Fatal("the link is up")
 			}
 			require.ErrorIs(t, pb.Err(), ErrProtocol)
