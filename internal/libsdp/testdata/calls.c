@@ -81,7 +81,7 @@ static int ready(int fd, int events) { /* what poll, select and both kinds of ep
   return 0;
 }
 
-static int got_signal;
+static volatile int got_signal;
 static void on_signal(int number) { got_signal = number; }
 
 static void *late(void *p) {
@@ -350,6 +350,48 @@ static void a_child(void) {
   drop();
 }
 
+static int arrives(int number) { /* in any thread */
+  for (int i = 0; i < 5000 && got_signal != number; i++)
+    usleep(1000);
+  return got_signal == number;
+}
+
+static void handlers(void) {
+  static const int each[] = {SIGPIPE, SIGCHLD, SIGURG, SIGPROF};
+  struct sigaction act = {.sa_handler = on_signal}, had;
+  for (int again = 0; again < 2; again++) { /* set before the connection, and after it */
+    for (int i = 0; i < 4; i++)
+      sigaction(each[i], &act, NULL);
+    if (!again)
+      pair();
+    for (int i = 0; i < 4; i++) {
+      got_signal = 0;
+      kill(getpid(), each[i]);
+      say(arrives(each[i]));
+      sigaction(each[i], NULL, &had);
+      say(had.sa_handler == on_signal);
+    }
+  }
+  got_signal = 0;
+  say(fcntl(b, F_SETOWN, getpid()));
+  say(send(a, "!", 1, MSG_OOB));
+  say(arrives(SIGURG));
+  say(recv(b, buf, 1, MSG_OOB));
+  say(write(a, "on", 2));
+  say(recv(b, buf, 2, MSG_WAITALL));
+  struct itimerval t = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+  got_signal = 0;
+  setitimer(ITIMER_PROF, &t, NULL);
+  for (int i = 0; i < 10000000 && got_signal != SIGPROF; i++) { /* it counts processor time */
+    MUST(write(a, "x", 1) == 1 && read(b, buf, 1) == 1);
+  }
+  setitimer(ITIMER_PROF, &never, NULL);
+  say(got_signal == SIGPROF);
+  drop();
+  for (int i = 0; i < 4; i++)
+    signal(each[i], SIG_DFL);
+}
+
 int main(void) {
   MUST((server = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -363,6 +405,7 @@ int main(void) {
   options();
   files();
   without_a_wait();
+  handlers();
   a_child();
   return 0;
 }
