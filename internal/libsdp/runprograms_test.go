@@ -95,8 +95,8 @@ func otherLibrary(t *testing.T) string {
 
 func TestLibrariesOfTwoVersionsStayTCP(t *testing.T) {
 	old := newRunner(t)
-	old.more = []string{"--library", otherLibrary(t)}
-	fresh := &runner{t: t, path: old.path, log: old.log, env: old.env}
+	old.more = []string{"--smallest", "1", "--library", otherLibrary(t)}
+	fresh := &runner{t: t, path: old.path, log: old.log, env: old.env, more: []string{"--smallest", "1"}}
 	for _, server := range []*runner{old, fresh} {
 		client := fresh
 		if server == fresh {
@@ -145,6 +145,7 @@ func TestAFullFabricLeavesConnectionsToTCP(t *testing.T) {
 // Go's runtime ends a program that has too little address space for it.
 func TestALimitedAddressSpaceLeavesConnectionsToTCP(t *testing.T) {
 	r := newRunner(t)
+	r.more = []string{"--smallest", "1"}
 	at, port := freePort(t)
 	r.serve(at, "python3", "-c", talker, "accept", port, "300000")
 	assert.Equal(t, "same\n", r.run("prlimit", "--as=500000000", tool(t, "python3"), "-c", talker, "connect", port, "300000"))

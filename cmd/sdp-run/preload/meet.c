@@ -29,9 +29,10 @@
 #define MAGIC 0x3172756e70647332ull /* and the version of the page */
 #endif
 #define ROOM ((rlim_t)4 << 30)      /* address space for Go's runtime and windows */
-#define PATIENCE 5                  /* s for which an offer stands, and no dial follows one that has failed */
+#define PATIENCE 5                  /* s for which an offer stands */
 #define STEP 1000000000ll           /* ns that a step of the other end may take */
-#define DIAL 100000000ll            /* ns that a dial may keep the program */
+#define DIAL 500000000ll            /* ns that a dial may keep the program */
+#define PAUSE 60                    /* s after a dial that has failed, without another one */
 
 int sdp_off;
 struct sdp_calls sdp;
@@ -403,7 +404,7 @@ static const char *reach(struct conn *c, int fd) {
   int h = sdp.dial("sdp", name, DIAL);
   struct sdp_peer peer;
   if (h < 0) {
-    pause_until = seconds() + PATIENCE;
+    pause_until = seconds() + PAUSE;
     return sdp.error();
   }
   if (sdp.peer(h, &peer) != 0 || peer.pid != pid || sdp.write(h, c->page->key, sizeof c->page->key) != sizeof c->page->key) {
