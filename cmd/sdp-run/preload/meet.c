@@ -31,7 +31,6 @@
 #define ROOM ((rlim_t)4 << 30)      /* address space for Go's runtime and windows */
 #define PATIENCE 5                  /* s for which an offer stands */
 #define STEP 1000000000ll           /* ns that a step of the other end may take */
-#define DIAL 500000000ll            /* ns that a dial may keep the program */
 #define PAUSE 60                    /* s after a dial that has failed, without another one */
 
 int sdp_off;
@@ -401,7 +400,7 @@ static const char *reach(struct conn *c, int fd) {
     return "there was no room for others";
   char name[32];
   snprintf(name, sizeof name, "localhost:%u", c->page->port);
-  int h = sdp.dial("sdp", name, DIAL);
+  int h = sdp.dial("sdp", name, STEP);
   struct sdp_peer peer;
   if (h < 0) {
     pause_until = seconds() + PAUSE;
