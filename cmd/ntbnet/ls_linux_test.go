@@ -84,8 +84,11 @@ func TestListShowsWhoIsInAFabricAndRemovesWhatIsDead(t *testing.T) {
 
 	// A process that is stopped does not answer.
 	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
-	p := lsJSON(t, "--fabric", name).Fabrics[0].Processes[1]
-	assert.NotEmpty(t, p.Error)
+	p := h.Processes[1]
+	eventually(t, "all its threads have stopped", func() bool {
+		p = lsJSON(t, "--fabric", name).Fabrics[0].Processes[1]
+		return p.Error != ""
+	})
 	assert.Equal(t, srv.Process.Pid, p.PID)
 	assert.Len(t, p.Ports, 1)
 
