@@ -20,7 +20,9 @@ const statusHead = `sdp-proxy status shows the maps and open connections of a ru
 Usage: sdp-proxy status ADDRESS
 
 ADDRESS is that of --metrics of the proxy, as in 127.0.0.1:9478 or
-unix:/run/sdp-proxy.sock.
+unix:/run/sdp-proxy.sock. A target is (down) when three dials in a row have
+failed: those of --check, until two in a row succeed, or else those of clients,
+for 10 s.
 
 Flags:
 `

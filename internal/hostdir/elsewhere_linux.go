@@ -58,14 +58,8 @@ func Elsewhere(until time.Time) (uses []Use) {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(pids)) {
-		in := dir
-		if base, name := filepath.Split(dir); slices.Contains(Bases(), filepath.Clean(base)) && !strings.Contains(name, "@") {
-			in = "shm:" + name
-		} else if uid := ownerOf(dir); uid != os.Geteuid() {
-			in += " of " + userAndUID(uid)
-		}
 		some := fmt.Sprint(pids[dir][:min(len(pids[dir]), mostUses)])
-		uses = append(uses, Use{dir, fmt.Sprintf("pid %s in %s", strings.Trim(some, "[]"), in)})
+		uses = append(uses, Use{dir, fmt.Sprintf("pid %s in %s", strings.Trim(some, "[]"), named(dir))})
 	}
 	uses = uses[:min(len(uses), mostUses)]
 	if len(sockets) > 0 {
@@ -76,6 +70,20 @@ func Elsewhere(until time.Time) (uses []Use) {
 		uses = append(uses, Use{"", fmt.Sprintf("%d that this user may not look at%s", len(sockets), perhaps(users))})
 	}
 	return uses
+}
+
+// named returns the fabric of a directory as this user would name it, or else the directory, and whose that is.
+func named(dir string) string {
+	base, name := filepath.Split(dir)
+	switch uid := ownerOf(dir); {
+	case slices.Contains(Bases(), filepath.Clean(base)) && !strings.Contains(name, "@"):
+		return "shm:" + name
+	case uid < 0: // of another mount namespace
+		return dir + " (not seen from here)"
+	case uid != os.Geteuid():
+		return dir + " of " + userAndUID(uid)
+	}
+	return dir
 }
 
 // cableSockets returns the sockets of this network namespace that listen for cables, by what /proc/PID/fd calls them.
@@ -93,7 +101,7 @@ func perhaps(users map[int]bool) string {
 	var dirs []string
 	for _, uid := range slices.Sorted(maps.Keys(users)) {
 		for _, dir := range []string{fmt.Sprintf("/run/user/%d", uid), fmt.Sprintf("/tmp/ntbnet-%d", uid)} {
-			if uid != os.Geteuid() && ownerOf(dir) == uid && len(dirs) < mostUses {
+			if uid >= 0 && uid != os.Geteuid() && ownerOf(dir) == uid && len(dirs) < mostUses {
 				dirs = append(dirs, dir+" of "+userAndUID(uid))
 			}
 		}

@@ -306,3 +306,22 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 		assert.NotContains(t, picture, "NaN")
 	}
 }
+
+// Numbers of axes are those that people write, as long as they have room.
+func TestAxesHaveNumbersThatPeopleWrite(t *testing.T) {
+	until := func(end time.Duration) Chart {
+		r := result(meter.Bandwidth, false, false)
+		r.Intervals = []meter.Interval{{End: end}}
+		return Picture(r)
+	}
+	points := func(y float64) Chart { return Chart{Lines: []Line{{Points: [][2]float64{{1, 1}, {10_000, y}}}}} }
+	for _, c := range []struct {
+		picture Chart
+		name    string
+	}{
+		{points(1e-5), "0.00001"}, {points(1e6), "10000"}, {points(1e6), "1000000"}, {points(1e12), "1e+12"},
+		{until(101 * time.Millisecond), "0.1"}, {until(2500 * time.Second), "2500"},
+	} {
+		assert.True(t, strings.Contains(string(c.picture.SVG()), ">"+c.name+"</text>"), "no axis has %s", c.name)
+	}
+}

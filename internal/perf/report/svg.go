@@ -6,7 +6,9 @@ import (
 	"html"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 )
@@ -23,6 +25,15 @@ type Chart struct {
 type Tick struct {
 	At   float64
 	Name string
+}
+
+// tick returns the place of a number, named without an exponent if there is room.
+func tick(v float64) Tick {
+	name := strconv.FormatFloat(v, 'f', -1, 64)
+	if len(name)*letterWidth > marginLeft {
+		name = fmt.Sprintf("%.4g", v)
+	}
+	return Tick{v, name}
 }
 
 // Line is a named line; its points are in ascending order of X. Without points it is a remark.
@@ -160,8 +171,7 @@ func (c Chart) axis(which int) axis {
 	a.high = max(a.high, a.low+1)
 	if a.ticks == nil {
 		for e := a.low; e <= a.high; e++ {
-			v := math.Pow(10, e)
-			a.ticks = append(a.ticks, Tick{v, fmt.Sprintf("%.4g", v)})
+			a.ticks = append(a.ticks, tick(math.Pow10(int(e))))
 		}
 	}
 	return a
@@ -180,7 +190,7 @@ func Picture(r *meter.Result) Chart {
 					c.Lines[i].Points = append(c.Lines[i].Points, [2]float64{in.End.Seconds(), rate})
 				}
 			}
-			c.XTicks = append(c.XTicks, Tick{in.End.Seconds(), fmt.Sprintf("%.3g", in.End.Seconds())})
+			c.XTicks = append(c.XTicks, tick(in.End.Round(10*time.Millisecond).Seconds()))
 		}
 		c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return len(l.Points) == 0 })
 		return c
