@@ -780,6 +780,15 @@ double shmem_double_fetch(const double *source, int pe) SHMEM_OLD_;
 int shmem_int_fetch(const int *source, int pe) SHMEM_OLD_;
 long shmem_long_fetch(const long *source, int pe) SHMEM_OLD_;
 long long shmem_longlong_fetch(const long long *source, int pe) SHMEM_OLD_;
+unsigned int shmem_uint_fetch(const unsigned int *source, int pe) SHMEM_OLD_;
+unsigned long shmem_ulong_fetch(const unsigned long *source, int pe) SHMEM_OLD_;
+unsigned long long shmem_ulonglong_fetch(const unsigned long long *source, int pe) SHMEM_OLD_;
+int32_t shmem_int32_fetch(const int32_t *source, int pe) SHMEM_OLD_;
+int64_t shmem_int64_fetch(const int64_t *source, int pe) SHMEM_OLD_;
+uint32_t shmem_uint32_fetch(const uint32_t *source, int pe) SHMEM_OLD_;
+uint64_t shmem_uint64_fetch(const uint64_t *source, int pe) SHMEM_OLD_;
+size_t shmem_size_fetch(const size_t *source, int pe) SHMEM_OLD_;
+ptrdiff_t shmem_ptrdiff_fetch(const ptrdiff_t *source, int pe) SHMEM_OLD_;
 void shmem_float_atomic_set(float *dest, float value, int pe);
 void shmem_double_atomic_set(double *dest, double value, int pe);
 void shmem_int_atomic_set(int *dest, int value, int pe);
@@ -813,6 +822,15 @@ void shmem_double_set(double *dest, double value, int pe) SHMEM_OLD_;
 void shmem_int_set(int *dest, int value, int pe) SHMEM_OLD_;
 void shmem_long_set(long *dest, long value, int pe) SHMEM_OLD_;
 void shmem_longlong_set(long long *dest, long long value, int pe) SHMEM_OLD_;
+void shmem_uint_set(unsigned int *dest, unsigned int value, int pe) SHMEM_OLD_;
+void shmem_ulong_set(unsigned long *dest, unsigned long value, int pe) SHMEM_OLD_;
+void shmem_ulonglong_set(unsigned long long *dest, unsigned long long value, int pe) SHMEM_OLD_;
+void shmem_int32_set(int32_t *dest, int32_t value, int pe) SHMEM_OLD_;
+void shmem_int64_set(int64_t *dest, int64_t value, int pe) SHMEM_OLD_;
+void shmem_uint32_set(uint32_t *dest, uint32_t value, int pe) SHMEM_OLD_;
+void shmem_uint64_set(uint64_t *dest, uint64_t value, int pe) SHMEM_OLD_;
+void shmem_size_set(size_t *dest, size_t value, int pe) SHMEM_OLD_;
+void shmem_ptrdiff_set(ptrdiff_t *dest, ptrdiff_t value, int pe) SHMEM_OLD_;
 int shmem_int_atomic_compare_swap(int *dest, int cond, int value, int pe);
 long shmem_long_atomic_compare_swap(long *dest, long cond, long value, int pe);
 long long shmem_longlong_atomic_compare_swap(long long *dest, long long cond, long long value, int pe);
@@ -864,6 +882,15 @@ void shmem_ctx_ptrdiff_atomic_compare_swap_nbi(shmem_ctx_t ctx, ptrdiff_t *fetch
 int shmem_int_cswap(int *dest, int cond, int value, int pe) SHMEM_OLD_;
 long shmem_long_cswap(long *dest, long cond, long value, int pe) SHMEM_OLD_;
 long long shmem_longlong_cswap(long long *dest, long long cond, long long value, int pe) SHMEM_OLD_;
+unsigned int shmem_uint_cswap(unsigned int *dest, unsigned int cond, unsigned int value, int pe) SHMEM_OLD_;
+unsigned long shmem_ulong_cswap(unsigned long *dest, unsigned long cond, unsigned long value, int pe) SHMEM_OLD_;
+unsigned long long shmem_ulonglong_cswap(unsigned long long *dest, unsigned long long cond, unsigned long long value, int pe) SHMEM_OLD_;
+int32_t shmem_int32_cswap(int32_t *dest, int32_t cond, int32_t value, int pe) SHMEM_OLD_;
+int64_t shmem_int64_cswap(int64_t *dest, int64_t cond, int64_t value, int pe) SHMEM_OLD_;
+uint32_t shmem_uint32_cswap(uint32_t *dest, uint32_t cond, uint32_t value, int pe) SHMEM_OLD_;
+uint64_t shmem_uint64_cswap(uint64_t *dest, uint64_t cond, uint64_t value, int pe) SHMEM_OLD_;
+size_t shmem_size_cswap(size_t *dest, size_t cond, size_t value, int pe) SHMEM_OLD_;
+ptrdiff_t shmem_ptrdiff_cswap(ptrdiff_t *dest, ptrdiff_t cond, ptrdiff_t value, int pe) SHMEM_OLD_;
 float shmem_float_atomic_swap(float *dest, float value, int pe);
 double shmem_double_atomic_swap(double *dest, double value, int pe);
 int shmem_int_atomic_swap(int *dest, int value, int pe);
@@ -925,6 +952,15 @@ double shmem_double_swap(double *dest, double value, int pe) SHMEM_OLD_;
 int shmem_int_swap(int *dest, int value, int pe) SHMEM_OLD_;
 long shmem_long_swap(long *dest, long value, int pe) SHMEM_OLD_;
 long long shmem_longlong_swap(long long *dest, long long value, int pe) SHMEM_OLD_;
+unsigned int shmem_uint_swap(unsigned int *dest, unsigned int value, int pe) SHMEM_OLD_;
+unsigned long shmem_ulong_swap(unsigned long *dest, unsigned long value, int pe) SHMEM_OLD_;
+unsigned long long shmem_ulonglong_swap(unsigned long long *dest, unsigned long long value, int pe) SHMEM_OLD_;
+int32_t shmem_int32_swap(int32_t *dest, int32_t value, int pe) SHMEM_OLD_;
+int64_t shmem_int64_swap(int64_t *dest, int64_t value, int pe) SHMEM_OLD_;
+uint32_t shmem_uint32_swap(uint32_t *dest, uint32_t value, int pe) SHMEM_OLD_;
+uint64_t shmem_uint64_swap(uint64_t *dest, uint64_t value, int pe) SHMEM_OLD_;
+size_t shmem_size_swap(size_t *dest, size_t value, int pe) SHMEM_OLD_;
+ptrdiff_t shmem_ptrdiff_swap(ptrdiff_t *dest, ptrdiff_t value, int pe) SHMEM_OLD_;
 int shmem_int_atomic_fetch_inc(int *dest, int pe);
 long shmem_long_atomic_fetch_inc(long *dest, int pe);
 long long shmem_longlong_atomic_fetch_inc(long long *dest, int pe);
@@ -976,6 +1012,15 @@ void shmem_ctx_ptrdiff_atomic_fetch_inc_nbi(shmem_ctx_t ctx, ptrdiff_t *fetch, p
 int shmem_int_finc(int *dest, int pe) SHMEM_OLD_;
 long shmem_long_finc(long *dest, int pe) SHMEM_OLD_;
 long long shmem_longlong_finc(long long *dest, int pe) SHMEM_OLD_;
+unsigned int shmem_uint_finc(unsigned int *dest, int pe) SHMEM_OLD_;
+unsigned long shmem_ulong_finc(unsigned long *dest, int pe) SHMEM_OLD_;
+unsigned long long shmem_ulonglong_finc(unsigned long long *dest, int pe) SHMEM_OLD_;
+int32_t shmem_int32_finc(int32_t *dest, int pe) SHMEM_OLD_;
+int64_t shmem_int64_finc(int64_t *dest, int pe) SHMEM_OLD_;
+uint32_t shmem_uint32_finc(uint32_t *dest, int pe) SHMEM_OLD_;
+uint64_t shmem_uint64_finc(uint64_t *dest, int pe) SHMEM_OLD_;
+size_t shmem_size_finc(size_t *dest, int pe) SHMEM_OLD_;
+ptrdiff_t shmem_ptrdiff_finc(ptrdiff_t *dest, int pe) SHMEM_OLD_;
 void shmem_int_atomic_inc(int *dest, int pe);
 void shmem_long_atomic_inc(long *dest, int pe);
 void shmem_longlong_atomic_inc(long long *dest, int pe);
@@ -1003,6 +1048,15 @@ void shmem_ctx_ptrdiff_atomic_inc(shmem_ctx_t ctx, ptrdiff_t *dest, int pe);
 void shmem_int_inc(int *dest, int pe) SHMEM_OLD_;
 void shmem_long_inc(long *dest, int pe) SHMEM_OLD_;
 void shmem_longlong_inc(long long *dest, int pe) SHMEM_OLD_;
+void shmem_uint_inc(unsigned int *dest, int pe) SHMEM_OLD_;
+void shmem_ulong_inc(unsigned long *dest, int pe) SHMEM_OLD_;
+void shmem_ulonglong_inc(unsigned long long *dest, int pe) SHMEM_OLD_;
+void shmem_int32_inc(int32_t *dest, int pe) SHMEM_OLD_;
+void shmem_int64_inc(int64_t *dest, int pe) SHMEM_OLD_;
+void shmem_uint32_inc(uint32_t *dest, int pe) SHMEM_OLD_;
+void shmem_uint64_inc(uint64_t *dest, int pe) SHMEM_OLD_;
+void shmem_size_inc(size_t *dest, int pe) SHMEM_OLD_;
+void shmem_ptrdiff_inc(ptrdiff_t *dest, int pe) SHMEM_OLD_;
 int shmem_int_atomic_fetch_add(int *dest, int value, int pe);
 long shmem_long_atomic_fetch_add(long *dest, long value, int pe);
 long long shmem_longlong_atomic_fetch_add(long long *dest, long long value, int pe);
@@ -1054,6 +1108,15 @@ void shmem_ctx_ptrdiff_atomic_fetch_add_nbi(shmem_ctx_t ctx, ptrdiff_t *fetch, p
 int shmem_int_fadd(int *dest, int value, int pe) SHMEM_OLD_;
 long shmem_long_fadd(long *dest, long value, int pe) SHMEM_OLD_;
 long long shmem_longlong_fadd(long long *dest, long long value, int pe) SHMEM_OLD_;
+unsigned int shmem_uint_fadd(unsigned int *dest, unsigned int value, int pe) SHMEM_OLD_;
+unsigned long shmem_ulong_fadd(unsigned long *dest, unsigned long value, int pe) SHMEM_OLD_;
+unsigned long long shmem_ulonglong_fadd(unsigned long long *dest, unsigned long long value, int pe) SHMEM_OLD_;
+int32_t shmem_int32_fadd(int32_t *dest, int32_t value, int pe) SHMEM_OLD_;
+int64_t shmem_int64_fadd(int64_t *dest, int64_t value, int pe) SHMEM_OLD_;
+uint32_t shmem_uint32_fadd(uint32_t *dest, uint32_t value, int pe) SHMEM_OLD_;
+uint64_t shmem_uint64_fadd(uint64_t *dest, uint64_t value, int pe) SHMEM_OLD_;
+size_t shmem_size_fadd(size_t *dest, size_t value, int pe) SHMEM_OLD_;
+ptrdiff_t shmem_ptrdiff_fadd(ptrdiff_t *dest, ptrdiff_t value, int pe) SHMEM_OLD_;
 void shmem_int_atomic_add(int *dest, int value, int pe);
 void shmem_long_atomic_add(long *dest, long value, int pe);
 void shmem_longlong_atomic_add(long long *dest, long long value, int pe);
@@ -1081,6 +1144,15 @@ void shmem_ctx_ptrdiff_atomic_add(shmem_ctx_t ctx, ptrdiff_t *dest, ptrdiff_t va
 void shmem_int_add(int *dest, int value, int pe) SHMEM_OLD_;
 void shmem_long_add(long *dest, long value, int pe) SHMEM_OLD_;
 void shmem_longlong_add(long long *dest, long long value, int pe) SHMEM_OLD_;
+void shmem_uint_add(unsigned int *dest, unsigned int value, int pe) SHMEM_OLD_;
+void shmem_ulong_add(unsigned long *dest, unsigned long value, int pe) SHMEM_OLD_;
+void shmem_ulonglong_add(unsigned long long *dest, unsigned long long value, int pe) SHMEM_OLD_;
+void shmem_int32_add(int32_t *dest, int32_t value, int pe) SHMEM_OLD_;
+void shmem_int64_add(int64_t *dest, int64_t value, int pe) SHMEM_OLD_;
+void shmem_uint32_add(uint32_t *dest, uint32_t value, int pe) SHMEM_OLD_;
+void shmem_uint64_add(uint64_t *dest, uint64_t value, int pe) SHMEM_OLD_;
+void shmem_size_add(size_t *dest, size_t value, int pe) SHMEM_OLD_;
+void shmem_ptrdiff_add(ptrdiff_t *dest, ptrdiff_t value, int pe) SHMEM_OLD_;
 unsigned int shmem_uint_atomic_fetch_and(unsigned int *dest, unsigned int value, int pe);
 unsigned long shmem_ulong_atomic_fetch_and(unsigned long *dest, unsigned long value, int pe);
 unsigned long long shmem_ulonglong_atomic_fetch_and(unsigned long long *dest, unsigned long long value, int pe);
@@ -1756,6 +1828,8 @@ void shmem_uint32_wait_until_all(uint32_t *ivars, size_t nelems, const int *stat
 void shmem_uint64_wait_until_all(uint64_t *ivars, size_t nelems, const int *status, int cmp, uint64_t cmp_value);
 void shmem_size_wait_until_all(size_t *ivars, size_t nelems, const int *status, int cmp, size_t cmp_value);
 void shmem_ptrdiff_wait_until_all(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, ptrdiff_t cmp_value);
+void shmem_short_wait_until_all(short *ivars, size_t nelems, const int *status, int cmp, short cmp_value) SHMEM_OLD_;
+void shmem_ushort_wait_until_all(unsigned short *ivars, size_t nelems, const int *status, int cmp, unsigned short cmp_value) SHMEM_OLD_;
 int shmem_int_test_all(int *ivars, size_t nelems, const int *status, int cmp, int cmp_value);
 int shmem_long_test_all(long *ivars, size_t nelems, const int *status, int cmp, long cmp_value);
 int shmem_longlong_test_all(long long *ivars, size_t nelems, const int *status, int cmp, long long cmp_value);
@@ -1768,6 +1842,8 @@ int shmem_uint32_test_all(uint32_t *ivars, size_t nelems, const int *status, int
 int shmem_uint64_test_all(uint64_t *ivars, size_t nelems, const int *status, int cmp, uint64_t cmp_value);
 int shmem_size_test_all(size_t *ivars, size_t nelems, const int *status, int cmp, size_t cmp_value);
 int shmem_ptrdiff_test_all(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, ptrdiff_t cmp_value);
+int shmem_short_test_all(short *ivars, size_t nelems, const int *status, int cmp, short cmp_value) SHMEM_OLD_;
+int shmem_ushort_test_all(unsigned short *ivars, size_t nelems, const int *status, int cmp, unsigned short cmp_value) SHMEM_OLD_;
 void shmem_int_wait_until_all_vector(int *ivars, size_t nelems, const int *status, int cmp, const int *cmp_values);
 void shmem_long_wait_until_all_vector(long *ivars, size_t nelems, const int *status, int cmp, const long *cmp_values);
 void shmem_longlong_wait_until_all_vector(long long *ivars, size_t nelems, const int *status, int cmp, const long long *cmp_values);
@@ -1780,6 +1856,8 @@ void shmem_uint32_wait_until_all_vector(uint32_t *ivars, size_t nelems, const in
 void shmem_uint64_wait_until_all_vector(uint64_t *ivars, size_t nelems, const int *status, int cmp, const uint64_t *cmp_values);
 void shmem_size_wait_until_all_vector(size_t *ivars, size_t nelems, const int *status, int cmp, const size_t *cmp_values);
 void shmem_ptrdiff_wait_until_all_vector(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, const ptrdiff_t *cmp_values);
+void shmem_short_wait_until_all_vector(short *ivars, size_t nelems, const int *status, int cmp, const short *cmp_values) SHMEM_OLD_;
+void shmem_ushort_wait_until_all_vector(unsigned short *ivars, size_t nelems, const int *status, int cmp, const unsigned short *cmp_values) SHMEM_OLD_;
 int shmem_int_test_all_vector(int *ivars, size_t nelems, const int *status, int cmp, const int *cmp_values);
 int shmem_long_test_all_vector(long *ivars, size_t nelems, const int *status, int cmp, const long *cmp_values);
 int shmem_longlong_test_all_vector(long long *ivars, size_t nelems, const int *status, int cmp, const long long *cmp_values);
@@ -1792,6 +1870,8 @@ int shmem_uint32_test_all_vector(uint32_t *ivars, size_t nelems, const int *stat
 int shmem_uint64_test_all_vector(uint64_t *ivars, size_t nelems, const int *status, int cmp, const uint64_t *cmp_values);
 int shmem_size_test_all_vector(size_t *ivars, size_t nelems, const int *status, int cmp, const size_t *cmp_values);
 int shmem_ptrdiff_test_all_vector(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, const ptrdiff_t *cmp_values);
+int shmem_short_test_all_vector(short *ivars, size_t nelems, const int *status, int cmp, const short *cmp_values) SHMEM_OLD_;
+int shmem_ushort_test_all_vector(unsigned short *ivars, size_t nelems, const int *status, int cmp, const unsigned short *cmp_values) SHMEM_OLD_;
 size_t shmem_int_wait_until_any(int *ivars, size_t nelems, const int *status, int cmp, int cmp_value);
 size_t shmem_long_wait_until_any(long *ivars, size_t nelems, const int *status, int cmp, long cmp_value);
 size_t shmem_longlong_wait_until_any(long long *ivars, size_t nelems, const int *status, int cmp, long long cmp_value);
@@ -1804,6 +1884,8 @@ size_t shmem_uint32_wait_until_any(uint32_t *ivars, size_t nelems, const int *st
 size_t shmem_uint64_wait_until_any(uint64_t *ivars, size_t nelems, const int *status, int cmp, uint64_t cmp_value);
 size_t shmem_size_wait_until_any(size_t *ivars, size_t nelems, const int *status, int cmp, size_t cmp_value);
 size_t shmem_ptrdiff_wait_until_any(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, ptrdiff_t cmp_value);
+size_t shmem_short_wait_until_any(short *ivars, size_t nelems, const int *status, int cmp, short cmp_value) SHMEM_OLD_;
+size_t shmem_ushort_wait_until_any(unsigned short *ivars, size_t nelems, const int *status, int cmp, unsigned short cmp_value) SHMEM_OLD_;
 size_t shmem_int_test_any(int *ivars, size_t nelems, const int *status, int cmp, int cmp_value);
 size_t shmem_long_test_any(long *ivars, size_t nelems, const int *status, int cmp, long cmp_value);
 size_t shmem_longlong_test_any(long long *ivars, size_t nelems, const int *status, int cmp, long long cmp_value);
@@ -1816,6 +1898,8 @@ size_t shmem_uint32_test_any(uint32_t *ivars, size_t nelems, const int *status, 
 size_t shmem_uint64_test_any(uint64_t *ivars, size_t nelems, const int *status, int cmp, uint64_t cmp_value);
 size_t shmem_size_test_any(size_t *ivars, size_t nelems, const int *status, int cmp, size_t cmp_value);
 size_t shmem_ptrdiff_test_any(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, ptrdiff_t cmp_value);
+size_t shmem_short_test_any(short *ivars, size_t nelems, const int *status, int cmp, short cmp_value) SHMEM_OLD_;
+size_t shmem_ushort_test_any(unsigned short *ivars, size_t nelems, const int *status, int cmp, unsigned short cmp_value) SHMEM_OLD_;
 size_t shmem_int_wait_until_any_vector(int *ivars, size_t nelems, const int *status, int cmp, const int *cmp_values);
 size_t shmem_long_wait_until_any_vector(long *ivars, size_t nelems, const int *status, int cmp, const long *cmp_values);
 size_t shmem_longlong_wait_until_any_vector(long long *ivars, size_t nelems, const int *status, int cmp, const long long *cmp_values);
@@ -1828,6 +1912,8 @@ size_t shmem_uint32_wait_until_any_vector(uint32_t *ivars, size_t nelems, const 
 size_t shmem_uint64_wait_until_any_vector(uint64_t *ivars, size_t nelems, const int *status, int cmp, const uint64_t *cmp_values);
 size_t shmem_size_wait_until_any_vector(size_t *ivars, size_t nelems, const int *status, int cmp, const size_t *cmp_values);
 size_t shmem_ptrdiff_wait_until_any_vector(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, const ptrdiff_t *cmp_values);
+size_t shmem_short_wait_until_any_vector(short *ivars, size_t nelems, const int *status, int cmp, const short *cmp_values) SHMEM_OLD_;
+size_t shmem_ushort_wait_until_any_vector(unsigned short *ivars, size_t nelems, const int *status, int cmp, const unsigned short *cmp_values) SHMEM_OLD_;
 size_t shmem_int_test_any_vector(int *ivars, size_t nelems, const int *status, int cmp, const int *cmp_values);
 size_t shmem_long_test_any_vector(long *ivars, size_t nelems, const int *status, int cmp, const long *cmp_values);
 size_t shmem_longlong_test_any_vector(long long *ivars, size_t nelems, const int *status, int cmp, const long long *cmp_values);
@@ -1840,6 +1926,8 @@ size_t shmem_uint32_test_any_vector(uint32_t *ivars, size_t nelems, const int *s
 size_t shmem_uint64_test_any_vector(uint64_t *ivars, size_t nelems, const int *status, int cmp, const uint64_t *cmp_values);
 size_t shmem_size_test_any_vector(size_t *ivars, size_t nelems, const int *status, int cmp, const size_t *cmp_values);
 size_t shmem_ptrdiff_test_any_vector(ptrdiff_t *ivars, size_t nelems, const int *status, int cmp, const ptrdiff_t *cmp_values);
+size_t shmem_short_test_any_vector(short *ivars, size_t nelems, const int *status, int cmp, const short *cmp_values) SHMEM_OLD_;
+size_t shmem_ushort_test_any_vector(unsigned short *ivars, size_t nelems, const int *status, int cmp, const unsigned short *cmp_values) SHMEM_OLD_;
 size_t shmem_int_wait_until_some(int *ivars, size_t nelems, size_t *indices, const int *status, int cmp, int cmp_value);
 size_t shmem_long_wait_until_some(long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, long cmp_value);
 size_t shmem_longlong_wait_until_some(long long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, long long cmp_value);
@@ -1852,6 +1940,8 @@ size_t shmem_uint32_wait_until_some(uint32_t *ivars, size_t nelems, size_t *indi
 size_t shmem_uint64_wait_until_some(uint64_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, uint64_t cmp_value);
 size_t shmem_size_wait_until_some(size_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, size_t cmp_value);
 size_t shmem_ptrdiff_wait_until_some(ptrdiff_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, ptrdiff_t cmp_value);
+size_t shmem_short_wait_until_some(short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, short cmp_value) SHMEM_OLD_;
+size_t shmem_ushort_wait_until_some(unsigned short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, unsigned short cmp_value) SHMEM_OLD_;
 size_t shmem_int_test_some(int *ivars, size_t nelems, size_t *indices, const int *status, int cmp, int cmp_value);
 size_t shmem_long_test_some(long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, long cmp_value);
 size_t shmem_longlong_test_some(long long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, long long cmp_value);
@@ -1864,6 +1954,8 @@ size_t shmem_uint32_test_some(uint32_t *ivars, size_t nelems, size_t *indices, c
 size_t shmem_uint64_test_some(uint64_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, uint64_t cmp_value);
 size_t shmem_size_test_some(size_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, size_t cmp_value);
 size_t shmem_ptrdiff_test_some(ptrdiff_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, ptrdiff_t cmp_value);
+size_t shmem_short_test_some(short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, short cmp_value) SHMEM_OLD_;
+size_t shmem_ushort_test_some(unsigned short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, unsigned short cmp_value) SHMEM_OLD_;
 size_t shmem_int_wait_until_some_vector(int *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const int *cmp_values);
 size_t shmem_long_wait_until_some_vector(long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const long *cmp_values);
 size_t shmem_longlong_wait_until_some_vector(long long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const long long *cmp_values);
@@ -1876,6 +1968,8 @@ size_t shmem_uint32_wait_until_some_vector(uint32_t *ivars, size_t nelems, size_
 size_t shmem_uint64_wait_until_some_vector(uint64_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const uint64_t *cmp_values);
 size_t shmem_size_wait_until_some_vector(size_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const size_t *cmp_values);
 size_t shmem_ptrdiff_wait_until_some_vector(ptrdiff_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const ptrdiff_t *cmp_values);
+size_t shmem_short_wait_until_some_vector(short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const short *cmp_values) SHMEM_OLD_;
+size_t shmem_ushort_wait_until_some_vector(unsigned short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const unsigned short *cmp_values) SHMEM_OLD_;
 size_t shmem_int_test_some_vector(int *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const int *cmp_values);
 size_t shmem_long_test_some_vector(long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const long *cmp_values);
 size_t shmem_longlong_test_some_vector(long long *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const long long *cmp_values);
@@ -1888,6 +1982,8 @@ size_t shmem_uint32_test_some_vector(uint32_t *ivars, size_t nelems, size_t *ind
 size_t shmem_uint64_test_some_vector(uint64_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const uint64_t *cmp_values);
 size_t shmem_size_test_some_vector(size_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const size_t *cmp_values);
 size_t shmem_ptrdiff_test_some_vector(ptrdiff_t *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const ptrdiff_t *cmp_values);
+size_t shmem_short_test_some_vector(short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const short *cmp_values) SHMEM_OLD_;
+size_t shmem_ushort_test_some_vector(unsigned short *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const unsigned short *cmp_values) SHMEM_OLD_;
 uint64_t shmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_value);
 void shmem_wait_until(long *ivar, int cmp, long cmp_value) SHMEM_OLD_;
 void shmem_wait(long *ivar, long cmp_value) SHMEM_OLD_;
@@ -1925,9 +2021,7 @@ SHMEM_OLD_ static inline void shmem_udcflush_line(void *dest) { (void)dest; }
    int64_t, choose the same functions. */
 #define SHMEM_RMA_(M) M(float, float) M(double, double) M(long double, longdouble) M(char, char) M(signed char, schar) M(short, short) M(int, int) M(long, long) M(long long, longlong) M(unsigned char, uchar) M(unsigned short, ushort) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong)
 #define SHMEM_EXTAMO_(M) M(float, float) M(double, double) M(int, int) M(long, long) M(long long, longlong) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong)
-#define SHMEM_OLDEXTAMO_(M) M(float, float) M(double, double) M(int, int) M(long, long) M(long long, longlong)
 #define SHMEM_AMO_(M) M(int, int) M(long, long) M(long long, longlong) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong)
-#define SHMEM_OLDAMO_(M) M(int, int) M(long, long) M(long long, longlong)
 #define SHMEM_BITAMO_(M) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(int32_t, int32) M(int64_t, int64)
 #define SHMEM_REDUCESUM_(M) M(float, float) M(double, double) M(long double, longdouble) M(char, char) M(signed char, schar) M(short, short) M(int, int) M(long, long) M(long long, longlong) M(unsigned char, uchar) M(unsigned short, ushort) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(double _Complex, complexd) M(float _Complex, complexf)
 #define SHMEM_REDUCEBITS_(M) M(unsigned char, uchar) M(unsigned short, ushort) M(unsigned int, uint) M(unsigned long, ulong) M(unsigned long long, ulonglong) M(int8_t, int8) M(int16_t, int16) M(int32_t, int32) M(int64_t, int64)
@@ -1973,13 +2067,13 @@ SHMEM_EXTAMO_(SHMEM_CXX_atomic_fetch_)
 SHMEM_EXTAMO_(SHMEM_CXX_atomic_fetch_nbi_)
 #undef SHMEM_CXX_atomic_fetch_nbi_
 #define SHMEM_CXX_fetch_(T, N) inline T shmem_fetch(const T *source, int pe) { return shmem_##N##_fetch(source, pe); }
-SHMEM_OLDEXTAMO_(SHMEM_CXX_fetch_)
+SHMEM_EXTAMO_(SHMEM_CXX_fetch_)
 #undef SHMEM_CXX_fetch_
 #define SHMEM_CXX_atomic_set_(T, N) inline void shmem_atomic_set(T *dest, T value, int pe) { return shmem_##N##_atomic_set(dest, value, pe); } inline void shmem_atomic_set(shmem_ctx_t ctx, T *dest, T value, int pe) { return shmem_ctx_##N##_atomic_set(ctx, dest, value, pe); }
 SHMEM_EXTAMO_(SHMEM_CXX_atomic_set_)
 #undef SHMEM_CXX_atomic_set_
 #define SHMEM_CXX_set_(T, N) inline void shmem_set(T *dest, T value, int pe) { return shmem_##N##_set(dest, value, pe); }
-SHMEM_OLDEXTAMO_(SHMEM_CXX_set_)
+SHMEM_EXTAMO_(SHMEM_CXX_set_)
 #undef SHMEM_CXX_set_
 #define SHMEM_CXX_atomic_compare_swap_(T, N) inline T shmem_atomic_compare_swap(T *dest, T cond, T value, int pe) { return shmem_##N##_atomic_compare_swap(dest, cond, value, pe); } inline T shmem_atomic_compare_swap(shmem_ctx_t ctx, T *dest, T cond, T value, int pe) { return shmem_ctx_##N##_atomic_compare_swap(ctx, dest, cond, value, pe); }
 SHMEM_AMO_(SHMEM_CXX_atomic_compare_swap_)
@@ -1988,7 +2082,7 @@ SHMEM_AMO_(SHMEM_CXX_atomic_compare_swap_)
 SHMEM_AMO_(SHMEM_CXX_atomic_compare_swap_nbi_)
 #undef SHMEM_CXX_atomic_compare_swap_nbi_
 #define SHMEM_CXX_cswap_(T, N) inline T shmem_cswap(T *dest, T cond, T value, int pe) { return shmem_##N##_cswap(dest, cond, value, pe); }
-SHMEM_OLDAMO_(SHMEM_CXX_cswap_)
+SHMEM_AMO_(SHMEM_CXX_cswap_)
 #undef SHMEM_CXX_cswap_
 #define SHMEM_CXX_atomic_swap_(T, N) inline T shmem_atomic_swap(T *dest, T value, int pe) { return shmem_##N##_atomic_swap(dest, value, pe); } inline T shmem_atomic_swap(shmem_ctx_t ctx, T *dest, T value, int pe) { return shmem_ctx_##N##_atomic_swap(ctx, dest, value, pe); }
 SHMEM_EXTAMO_(SHMEM_CXX_atomic_swap_)
@@ -1997,7 +2091,7 @@ SHMEM_EXTAMO_(SHMEM_CXX_atomic_swap_)
 SHMEM_EXTAMO_(SHMEM_CXX_atomic_swap_nbi_)
 #undef SHMEM_CXX_atomic_swap_nbi_
 #define SHMEM_CXX_swap_(T, N) inline T shmem_swap(T *dest, T value, int pe) { return shmem_##N##_swap(dest, value, pe); }
-SHMEM_OLDEXTAMO_(SHMEM_CXX_swap_)
+SHMEM_EXTAMO_(SHMEM_CXX_swap_)
 #undef SHMEM_CXX_swap_
 #define SHMEM_CXX_atomic_fetch_inc_(T, N) inline T shmem_atomic_fetch_inc(T *dest, int pe) { return shmem_##N##_atomic_fetch_inc(dest, pe); } inline T shmem_atomic_fetch_inc(shmem_ctx_t ctx, T *dest, int pe) { return shmem_ctx_##N##_atomic_fetch_inc(ctx, dest, pe); }
 SHMEM_AMO_(SHMEM_CXX_atomic_fetch_inc_)
@@ -2006,13 +2100,13 @@ SHMEM_AMO_(SHMEM_CXX_atomic_fetch_inc_)
 SHMEM_AMO_(SHMEM_CXX_atomic_fetch_inc_nbi_)
 #undef SHMEM_CXX_atomic_fetch_inc_nbi_
 #define SHMEM_CXX_finc_(T, N) inline T shmem_finc(T *dest, int pe) { return shmem_##N##_finc(dest, pe); }
-SHMEM_OLDAMO_(SHMEM_CXX_finc_)
+SHMEM_AMO_(SHMEM_CXX_finc_)
 #undef SHMEM_CXX_finc_
 #define SHMEM_CXX_atomic_inc_(T, N) inline void shmem_atomic_inc(T *dest, int pe) { return shmem_##N##_atomic_inc(dest, pe); } inline void shmem_atomic_inc(shmem_ctx_t ctx, T *dest, int pe) { return shmem_ctx_##N##_atomic_inc(ctx, dest, pe); }
 SHMEM_AMO_(SHMEM_CXX_atomic_inc_)
 #undef SHMEM_CXX_atomic_inc_
 #define SHMEM_CXX_inc_(T, N) inline void shmem_inc(T *dest, int pe) { return shmem_##N##_inc(dest, pe); }
-SHMEM_OLDAMO_(SHMEM_CXX_inc_)
+SHMEM_AMO_(SHMEM_CXX_inc_)
 #undef SHMEM_CXX_inc_
 #define SHMEM_CXX_atomic_fetch_add_(T, N) inline T shmem_atomic_fetch_add(T *dest, T value, int pe) { return shmem_##N##_atomic_fetch_add(dest, value, pe); } inline T shmem_atomic_fetch_add(shmem_ctx_t ctx, T *dest, T value, int pe) { return shmem_ctx_##N##_atomic_fetch_add(ctx, dest, value, pe); }
 SHMEM_AMO_(SHMEM_CXX_atomic_fetch_add_)
@@ -2021,13 +2115,13 @@ SHMEM_AMO_(SHMEM_CXX_atomic_fetch_add_)
 SHMEM_AMO_(SHMEM_CXX_atomic_fetch_add_nbi_)
 #undef SHMEM_CXX_atomic_fetch_add_nbi_
 #define SHMEM_CXX_fadd_(T, N) inline T shmem_fadd(T *dest, T value, int pe) { return shmem_##N##_fadd(dest, value, pe); }
-SHMEM_OLDAMO_(SHMEM_CXX_fadd_)
+SHMEM_AMO_(SHMEM_CXX_fadd_)
 #undef SHMEM_CXX_fadd_
 #define SHMEM_CXX_atomic_add_(T, N) inline void shmem_atomic_add(T *dest, T value, int pe) { return shmem_##N##_atomic_add(dest, value, pe); } inline void shmem_atomic_add(shmem_ctx_t ctx, T *dest, T value, int pe) { return shmem_ctx_##N##_atomic_add(ctx, dest, value, pe); }
 SHMEM_AMO_(SHMEM_CXX_atomic_add_)
 #undef SHMEM_CXX_atomic_add_
 #define SHMEM_CXX_add_(T, N) inline void shmem_add(T *dest, T value, int pe) { return shmem_##N##_add(dest, value, pe); }
-SHMEM_OLDAMO_(SHMEM_CXX_add_)
+SHMEM_AMO_(SHMEM_CXX_add_)
 #undef SHMEM_CXX_add_
 #define SHMEM_CXX_atomic_fetch_and_(T, N) inline T shmem_atomic_fetch_and(T *dest, T value, int pe) { return shmem_##N##_atomic_fetch_and(dest, value, pe); } inline T shmem_atomic_fetch_and(shmem_ctx_t ctx, T *dest, T value, int pe) { return shmem_ctx_##N##_atomic_fetch_and(ctx, dest, value, pe); }
 SHMEM_BITAMO_(SHMEM_CXX_atomic_fetch_and_)
@@ -2111,40 +2205,40 @@ SHMEM_CXX_wait_until_(int, int) SHMEM_CXX_wait_until_(long long, longlong) SHMEM
 SHMEM_WAIT_(SHMEM_CXX_test_)
 #undef SHMEM_CXX_test_
 #define SHMEM_CXX_wait_until_all_(T, N) inline void shmem_wait_until_all(T *ivars, size_t nelems, const int *status, int cmp, T cmp_value) { return shmem_##N##_wait_until_all(ivars, nelems, status, cmp, cmp_value); }
-SHMEM_AMO_(SHMEM_CXX_wait_until_all_)
+SHMEM_WAIT_(SHMEM_CXX_wait_until_all_)
 #undef SHMEM_CXX_wait_until_all_
 #define SHMEM_CXX_test_all_(T, N) inline int shmem_test_all(T *ivars, size_t nelems, const int *status, int cmp, T cmp_value) { return shmem_##N##_test_all(ivars, nelems, status, cmp, cmp_value); }
-SHMEM_AMO_(SHMEM_CXX_test_all_)
+SHMEM_WAIT_(SHMEM_CXX_test_all_)
 #undef SHMEM_CXX_test_all_
 #define SHMEM_CXX_wait_until_all_vector_(T, N) inline void shmem_wait_until_all_vector(T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values) { return shmem_##N##_wait_until_all_vector(ivars, nelems, status, cmp, cmp_values); }
-SHMEM_AMO_(SHMEM_CXX_wait_until_all_vector_)
+SHMEM_WAIT_(SHMEM_CXX_wait_until_all_vector_)
 #undef SHMEM_CXX_wait_until_all_vector_
 #define SHMEM_CXX_test_all_vector_(T, N) inline int shmem_test_all_vector(T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values) { return shmem_##N##_test_all_vector(ivars, nelems, status, cmp, cmp_values); }
-SHMEM_AMO_(SHMEM_CXX_test_all_vector_)
+SHMEM_WAIT_(SHMEM_CXX_test_all_vector_)
 #undef SHMEM_CXX_test_all_vector_
 #define SHMEM_CXX_wait_until_any_(T, N) inline size_t shmem_wait_until_any(T *ivars, size_t nelems, const int *status, int cmp, T cmp_value) { return shmem_##N##_wait_until_any(ivars, nelems, status, cmp, cmp_value); }
-SHMEM_AMO_(SHMEM_CXX_wait_until_any_)
+SHMEM_WAIT_(SHMEM_CXX_wait_until_any_)
 #undef SHMEM_CXX_wait_until_any_
 #define SHMEM_CXX_test_any_(T, N) inline size_t shmem_test_any(T *ivars, size_t nelems, const int *status, int cmp, T cmp_value) { return shmem_##N##_test_any(ivars, nelems, status, cmp, cmp_value); }
-SHMEM_AMO_(SHMEM_CXX_test_any_)
+SHMEM_WAIT_(SHMEM_CXX_test_any_)
 #undef SHMEM_CXX_test_any_
 #define SHMEM_CXX_wait_until_any_vector_(T, N) inline size_t shmem_wait_until_any_vector(T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values) { return shmem_##N##_wait_until_any_vector(ivars, nelems, status, cmp, cmp_values); }
-SHMEM_AMO_(SHMEM_CXX_wait_until_any_vector_)
+SHMEM_WAIT_(SHMEM_CXX_wait_until_any_vector_)
 #undef SHMEM_CXX_wait_until_any_vector_
 #define SHMEM_CXX_test_any_vector_(T, N) inline size_t shmem_test_any_vector(T *ivars, size_t nelems, const int *status, int cmp, const T *cmp_values) { return shmem_##N##_test_any_vector(ivars, nelems, status, cmp, cmp_values); }
-SHMEM_AMO_(SHMEM_CXX_test_any_vector_)
+SHMEM_WAIT_(SHMEM_CXX_test_any_vector_)
 #undef SHMEM_CXX_test_any_vector_
 #define SHMEM_CXX_wait_until_some_(T, N) inline size_t shmem_wait_until_some(T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, T cmp_value) { return shmem_##N##_wait_until_some(ivars, nelems, indices, status, cmp, cmp_value); }
-SHMEM_AMO_(SHMEM_CXX_wait_until_some_)
+SHMEM_WAIT_(SHMEM_CXX_wait_until_some_)
 #undef SHMEM_CXX_wait_until_some_
 #define SHMEM_CXX_test_some_(T, N) inline size_t shmem_test_some(T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, T cmp_value) { return shmem_##N##_test_some(ivars, nelems, indices, status, cmp, cmp_value); }
-SHMEM_AMO_(SHMEM_CXX_test_some_)
+SHMEM_WAIT_(SHMEM_CXX_test_some_)
 #undef SHMEM_CXX_test_some_
 #define SHMEM_CXX_wait_until_some_vector_(T, N) inline size_t shmem_wait_until_some_vector(T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const T *cmp_values) { return shmem_##N##_wait_until_some_vector(ivars, nelems, indices, status, cmp, cmp_values); }
-SHMEM_AMO_(SHMEM_CXX_wait_until_some_vector_)
+SHMEM_WAIT_(SHMEM_CXX_wait_until_some_vector_)
 #undef SHMEM_CXX_wait_until_some_vector_
 #define SHMEM_CXX_test_some_vector_(T, N) inline size_t shmem_test_some_vector(T *ivars, size_t nelems, size_t *indices, const int *status, int cmp, const T *cmp_values) { return shmem_##N##_test_some_vector(ivars, nelems, indices, status, cmp, cmp_values); }
-SHMEM_AMO_(SHMEM_CXX_test_some_vector_)
+SHMEM_WAIT_(SHMEM_CXX_test_some_vector_)
 #undef SHMEM_CXX_test_some_vector_
 inline int shmem_sync(shmem_team_t team) { return shmem_team_sync(team); }
 inline void shmem_signal_set(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t signal, int pe) { shmem_ctx_signal_set(ctx, sig_addr, signal, pe); }
@@ -2167,12 +2261,8 @@ SHMEM_CXX_COMPLEXES_(sum_reduce) SHMEM_CXX_COMPLEXES_(prod_reduce) SHMEM_CXX_COM
 #define SHMEM_RMA_CONST_(A, B) const float *: A##float##B, const double *: A##double##B, const long double *: A##longdouble##B, const char *: A##char##B, const signed char *: A##schar##B, const short *: A##short##B, const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B, const unsigned char *: A##uchar##B, const unsigned short *: A##ushort##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B
 #define SHMEM_EXTAMO_CASES_(A, B) float *: A##float##B, double *: A##double##B, int *: A##int##B, long *: A##long##B, long long *: A##longlong##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B
 #define SHMEM_EXTAMO_CONST_(A, B) const float *: A##float##B, const double *: A##double##B, const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B
-#define SHMEM_OLDEXTAMO_CASES_(A, B) float *: A##float##B, double *: A##double##B, int *: A##int##B, long *: A##long##B, long long *: A##longlong##B
-#define SHMEM_OLDEXTAMO_CONST_(A, B) const float *: A##float##B, const double *: A##double##B, const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B
 #define SHMEM_AMO_CASES_(A, B) int *: A##int##B, long *: A##long##B, long long *: A##longlong##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B
 #define SHMEM_AMO_CONST_(A, B) const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B, const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B
-#define SHMEM_OLDAMO_CASES_(A, B) int *: A##int##B, long *: A##long##B, long long *: A##longlong##B
-#define SHMEM_OLDAMO_CONST_(A, B) const int *: A##int##B, const long *: A##long##B, const long long *: A##longlong##B
 #define SHMEM_BITAMO_CASES_(A, B) unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B, int32_t *: A##int32##B, int64_t *: A##int64##B
 #define SHMEM_BITAMO_CONST_(A, B) const unsigned int *: A##uint##B, const unsigned long *: A##ulong##B, const unsigned long long *: A##ulonglong##B, const int32_t *: A##int32##B, const int64_t *: A##int64##B
 #define SHMEM_REDUCESUM_CASES_(A, B) float *: A##float##B, double *: A##double##B, long double *: A##longdouble##B, char *: A##char##B, signed char *: A##schar##B, short *: A##short##B, int *: A##int##B, long *: A##long##B, long long *: A##longlong##B, unsigned char *: A##uchar##B, unsigned short *: A##ushort##B, unsigned int *: A##uint##B, unsigned long *: A##ulong##B, unsigned long long *: A##ulonglong##B, double _Complex *: A##complexd##B, float _Complex *: A##complexf##B
@@ -2193,25 +2283,25 @@ SHMEM_CXX_COMPLEXES_(sum_reduce) SHMEM_CXX_COMPLEXES_(prod_reduce) SHMEM_CXX_COM
 #define shmem_get_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_RMA_CASES_(shmem_ctx_, _get_nbi), default: SHMEM_NO_TYPE_), SHMEM_RMA_CASES_(shmem_, _get_nbi))(__VA_ARGS__)
 #define shmem_atomic_fetch(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_EXTAMO_CASES_(shmem_ctx_, _atomic_fetch), SHMEM_EXTAMO_CONST_(shmem_ctx_, _atomic_fetch), default: SHMEM_NO_TYPE_), SHMEM_EXTAMO_CASES_(shmem_, _atomic_fetch), SHMEM_EXTAMO_CONST_(shmem_, _atomic_fetch))(__VA_ARGS__)
 #define shmem_atomic_fetch_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_EXTAMO_CASES_(shmem_ctx_, _atomic_fetch_nbi), default: SHMEM_NO_TYPE_), SHMEM_EXTAMO_CASES_(shmem_, _atomic_fetch_nbi))(__VA_ARGS__)
-#define shmem_fetch(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDEXTAMO_CASES_(shmem_, _fetch), SHMEM_OLDEXTAMO_CONST_(shmem_, _fetch))(__VA_ARGS__)
+#define shmem_fetch(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_EXTAMO_CASES_(shmem_, _fetch), SHMEM_EXTAMO_CONST_(shmem_, _fetch))(__VA_ARGS__)
 #define shmem_atomic_set(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_EXTAMO_CASES_(shmem_ctx_, _atomic_set), default: SHMEM_NO_TYPE_), SHMEM_EXTAMO_CASES_(shmem_, _atomic_set))(__VA_ARGS__)
-#define shmem_set(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDEXTAMO_CASES_(shmem_, _set))(__VA_ARGS__)
+#define shmem_set(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_EXTAMO_CASES_(shmem_, _set))(__VA_ARGS__)
 #define shmem_atomic_compare_swap(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_compare_swap), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_compare_swap))(__VA_ARGS__)
 #define shmem_atomic_compare_swap_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_compare_swap_nbi), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_compare_swap_nbi))(__VA_ARGS__)
-#define shmem_cswap(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDAMO_CASES_(shmem_, _cswap))(__VA_ARGS__)
+#define shmem_cswap(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _cswap))(__VA_ARGS__)
 #define shmem_atomic_swap(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_EXTAMO_CASES_(shmem_ctx_, _atomic_swap), default: SHMEM_NO_TYPE_), SHMEM_EXTAMO_CASES_(shmem_, _atomic_swap))(__VA_ARGS__)
 #define shmem_atomic_swap_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_EXTAMO_CASES_(shmem_ctx_, _atomic_swap_nbi), default: SHMEM_NO_TYPE_), SHMEM_EXTAMO_CASES_(shmem_, _atomic_swap_nbi))(__VA_ARGS__)
-#define shmem_swap(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDEXTAMO_CASES_(shmem_, _swap))(__VA_ARGS__)
+#define shmem_swap(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_EXTAMO_CASES_(shmem_, _swap))(__VA_ARGS__)
 #define shmem_atomic_fetch_inc(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_fetch_inc), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_fetch_inc))(__VA_ARGS__)
 #define shmem_atomic_fetch_inc_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_fetch_inc_nbi), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_fetch_inc_nbi))(__VA_ARGS__)
-#define shmem_finc(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDAMO_CASES_(shmem_, _finc))(__VA_ARGS__)
+#define shmem_finc(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _finc))(__VA_ARGS__)
 #define shmem_atomic_inc(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_inc), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_inc))(__VA_ARGS__)
-#define shmem_inc(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDAMO_CASES_(shmem_, _inc))(__VA_ARGS__)
+#define shmem_inc(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _inc))(__VA_ARGS__)
 #define shmem_atomic_fetch_add(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_fetch_add), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_fetch_add))(__VA_ARGS__)
 #define shmem_atomic_fetch_add_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_fetch_add_nbi), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_fetch_add_nbi))(__VA_ARGS__)
-#define shmem_fadd(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDAMO_CASES_(shmem_, _fadd))(__VA_ARGS__)
+#define shmem_fadd(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _fadd))(__VA_ARGS__)
 #define shmem_atomic_add(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_AMO_CASES_(shmem_ctx_, _atomic_add), default: SHMEM_NO_TYPE_), SHMEM_AMO_CASES_(shmem_, _atomic_add))(__VA_ARGS__)
-#define shmem_add(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_OLDAMO_CASES_(shmem_, _add))(__VA_ARGS__)
+#define shmem_add(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _add))(__VA_ARGS__)
 #define shmem_atomic_fetch_and(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_BITAMO_CASES_(shmem_ctx_, _atomic_fetch_and), default: SHMEM_NO_TYPE_), SHMEM_BITAMO_CASES_(shmem_, _atomic_fetch_and))(__VA_ARGS__)
 #define shmem_atomic_fetch_and_nbi(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_BITAMO_CASES_(shmem_ctx_, _atomic_fetch_and_nbi), default: SHMEM_NO_TYPE_), SHMEM_BITAMO_CASES_(shmem_, _atomic_fetch_and_nbi))(__VA_ARGS__)
 #define shmem_atomic_and(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_BITAMO_CASES_(shmem_ctx_, _atomic_and), default: SHMEM_NO_TYPE_), SHMEM_BITAMO_CASES_(shmem_, _atomic_and))(__VA_ARGS__)
@@ -2239,18 +2329,18 @@ SHMEM_CXX_COMPLEXES_(sum_reduce) SHMEM_CXX_COMPLEXES_(prod_reduce) SHMEM_CXX_COM
 #define shmem_prod_reduce(...) _Generic((SHMEM_2_(__VA_ARGS__, 0, 0)), SHMEM_REDUCESUM_CASES_(shmem_, _prod_reduce))(__VA_ARGS__)
 #define shmem_wait_until(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until))(__VA_ARGS__)
 #define shmem_test(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test))(__VA_ARGS__)
-#define shmem_wait_until_all(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _wait_until_all))(__VA_ARGS__)
-#define shmem_test_all(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _test_all))(__VA_ARGS__)
-#define shmem_wait_until_all_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _wait_until_all_vector))(__VA_ARGS__)
-#define shmem_test_all_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _test_all_vector))(__VA_ARGS__)
-#define shmem_wait_until_any(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _wait_until_any))(__VA_ARGS__)
-#define shmem_test_any(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _test_any))(__VA_ARGS__)
-#define shmem_wait_until_any_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _wait_until_any_vector))(__VA_ARGS__)
-#define shmem_test_any_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _test_any_vector))(__VA_ARGS__)
-#define shmem_wait_until_some(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _wait_until_some))(__VA_ARGS__)
-#define shmem_test_some(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _test_some))(__VA_ARGS__)
-#define shmem_wait_until_some_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _wait_until_some_vector))(__VA_ARGS__)
-#define shmem_test_some_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_AMO_CASES_(shmem_, _test_some_vector))(__VA_ARGS__)
+#define shmem_wait_until_all(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until_all))(__VA_ARGS__)
+#define shmem_test_all(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test_all))(__VA_ARGS__)
+#define shmem_wait_until_all_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until_all_vector))(__VA_ARGS__)
+#define shmem_test_all_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test_all_vector))(__VA_ARGS__)
+#define shmem_wait_until_any(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until_any))(__VA_ARGS__)
+#define shmem_test_any(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test_any))(__VA_ARGS__)
+#define shmem_wait_until_any_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until_any_vector))(__VA_ARGS__)
+#define shmem_test_any_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test_any_vector))(__VA_ARGS__)
+#define shmem_wait_until_some(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until_some))(__VA_ARGS__)
+#define shmem_test_some(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test_some))(__VA_ARGS__)
+#define shmem_wait_until_some_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _wait_until_some_vector))(__VA_ARGS__)
+#define shmem_test_some_vector(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), SHMEM_WAIT_CASES_(shmem_, _test_some_vector))(__VA_ARGS__)
 #define shmem_sync(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_team_t: shmem_team_sync, default: shmem_sync)(__VA_ARGS__)
 #define shmem_signal_set(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: shmem_ctx_signal_set, default: shmem_signal_set)(__VA_ARGS__)
 #define shmem_signal_add(...) _Generic((SHMEM_1_(__VA_ARGS__, 0)), shmem_ctx_t: shmem_ctx_signal_add, default: shmem_signal_add)(__VA_ARGS__)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,18 +19,16 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 	}
 }
 
-// The table has the names of the specification, each with its parameters.
+// The table has the names of the specification and the extensions, each with its parameters.
 func TestTheTableHasThePrototypesOfTheSpecification(t *testing.T) {
 	want, have := map[string]string{}, map[string]string{}
-	deprecated := 0
-	for _, p := range specification(t) {
-		if p.deprecated {
-			deprecated++
-		}
+	kinds := map[string]int{}
+	for _, p := range prototypesOf(t, "current", "deprecated", "extension") {
+		kinds[p.kind]++
 		want[p.name] = p.text
 	}
-	require.Len(t, want, 1685+103)
-	require.Equal(t, 103, deprecated)
+	require.Equal(t, map[string]int{"current": 1685, "deprecated": 103, "extension": 8*9 + 12*2}, kinds)
+	require.Len(t, want, 1685+103+96)
 	for _, f := range functions() {
 		have[f.name] = space(f.ret) + f.name + "(" + f.params + ")"
 	}
@@ -42,12 +41,11 @@ func TestTheTableHasThePrototypesOfTheSpecification(t *testing.T) {
 }
 
 type prototype struct {
-	name, text string
-	deprecated bool
+	name, text, kind string
 }
 
-// specification returns the prototypes of the list in testdata.
-func specification(t *testing.T) (all []prototype) {
+// prototypesOf returns the prototypes of these kinds in the list of testdata.
+func prototypesOf(t *testing.T, kinds ...string) (all []prototype) {
 	t.Helper()
 	text, err := os.ReadFile("../../../cmd/libsma/testdata/openshmem-1.6.txt")
 	require.NoError(t, err)
@@ -66,10 +64,13 @@ func specification(t *testing.T) (all []prototype) {
 			continue
 		}
 		require.NotEmpty(t, types[f[1]], line)
+		if !slices.Contains(kinds, f[0]) {
+			continue
+		}
 		for _, v := range types[f[1]] {
 			one := strings.NewReplacer("TYPENAME", v[0], "SIZE", v[0], "TYPE", v[1]).Replace(f[2])
 			name, _, _ := strings.Cut(one, "(")
-			all = append(all, prototype{name[strings.LastIndexAny(name, " *")+1:], one, f[0] == "deprecated"})
+			all = append(all, prototype{name[strings.LastIndexAny(name, " *")+1:], one, f[0]})
 		}
 	}
 	return all

@@ -42,14 +42,14 @@ func TestWhatIsLeftOut(t *testing.T) {
 		inC[f.name] = true
 	}
 	lacks, old := map[string]bool{}, map[string]bool{} // families without a name in C; those of which all names are deprecated
-	for _, p := range specification(t) {
+	for _, p := range prototypesOf(t, "current", "deprecated") {
 		name, ok := families[p.name]
 		if !ok {
 			name = strings.TrimPrefix(p.name, "shmem_")
 		}
 		lacks[name] = lacks[name] || !inC[p.name]
 		if was, ok := old[name]; !ok || was {
-			old[name] = p.deprecated
+			old[name] = p.kind == "deprecated"
 		}
 	}
 	rows := map[string][]string{} // names by the rest of the row

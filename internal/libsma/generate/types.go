@@ -77,7 +77,7 @@ var (
 	amo    = set{"AMO", join(words, fixed, sizes)}
 	extAMO = set{"EXTAMO", join(reals[:2], words, fixed, sizes)}
 	bitAMO = set{"BITAMO", join([]ctype{tUint, tUlong, tUlonglong}, fixed)}
-	// waits has the types of which a program may wait for a single one.
+	// waits has short types besides. The specification has them, as deprecated ones, for a single word alone.
 	waits = set{"WAIT", join(amo.types, []ctype{tShort, tUshort})}
 
 	reduceBits = set{"REDUCEBITS", []ctype{tUchar, tUshort, tUint, tUlong, tUlonglong, tInt8, tInt16, tInt32, tInt64,
@@ -85,8 +85,6 @@ var (
 	reduceOrder = rma
 	reduceSum   = set{"REDUCESUM", join(rma.types, complexs)}
 
-	oldAMO      = set{"OLDAMO", oldWords}
-	oldExtAMO   = set{"OLDEXTAMO", join(reals[:2], oldWords)}
 	oldWait     = set{"OLDWAIT", join([]ctype{tShort}, oldWords)}
 	activeBits  = set{"ACTIVEBITS", join([]ctype{tShort}, oldWords)}
 	activeOrder = set{"ACTIVEORDER", join([]ctype{tShort}, oldWords, reals)}

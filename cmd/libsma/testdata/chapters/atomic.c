@@ -102,8 +102,7 @@ void atomic(void) {
   AMO(FETCHES)
   AMO(ARITHMETIC)
   BITWISE(BITS)
-#define OLDWORDS(M) M(int, int) M(long, long) M(longlong, long long)
   OLD(float, float) OLD(double, double)
-  OLDWORDS(OLD)
-  OLDWORDS(OLDADD)
+  AMO(OLD)
+  AMO(OLDADD)
 }

@@ -49,9 +49,9 @@ static uint64_t memory_[N];
   }
 
 void wait(void) {
-  AMO(ONE)
-  ONE(short, short) ONE(ushort, unsigned short)
-  AMO(MANY)
+#define WAITS(M) AMO(M) M(short, short) M(ushort, unsigned short)
+  WAITS(ONE)
+  WAITS(MANY)
 #define CHANGE(NAME, T) { \
     T *w = (T *)memory_; \
     *w = 0; \

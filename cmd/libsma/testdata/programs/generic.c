@@ -22,12 +22,14 @@ int main(void) {
   shmem_p(&real, 2.5, next);
   shmem_p(ctx, &wide, (int64_t)7, next);
   shmem_atomic_add(&size, (size_t)3, next);
+  shmem_add(&size, (size_t)2, next);
   shmem_atomic_or(ctx, &flags, 4u, next);
   shmem_wait_until(&wide, SHMEM_CMP_EQ, (int64_t)7);
   shmem_p(&old, (short)4, next);
   shmem_wait_until(&old, SHMEM_CMP_GT, (short)3);
+  bad += shmem_wait_until_any(&old, 1, NULL, SHMEM_CMP_GT, (short)3) != 0;
   shmem_barrier_all();
-  bad += shmem_g(there, next) != 2.5 || shmem_g(ctx, &real, next) != 2.5 || shmem_atomic_fetch(&size, next) != 3;
+  bad += shmem_g(there, next) != 2.5 || shmem_g(ctx, &real, next) != 2.5 || shmem_atomic_fetch(&size, next) != 5 || shmem_fetch(&size, next) != 5;
   bad += array[0] != 1 || array[3] != 4 || flags != 4 || !shmem_test(&array[1], SHMEM_CMP_EQ, 2L);
   bad += shmem_sum_reduce(team, &sum, array, 1) != 0 || sum != n;
   /* Types of a fixed size that are no other name of one for which there is the function. */
