@@ -141,11 +141,23 @@ func TestVMRing(t *testing.T) {
 	}
 }
 
+// meshSpec returns the fabric of a node of three, a mesh in one memory. end returns its end for each other node.
+func meshSpec(t *testing.T, node int, end func(other int) string) string {
+	t.Helper()
+	text := fmt.Sprintf("mesh:%s?nodes=3&node=%d", fabrictest.Name(t), node)
+	for other := 1; other <= 3; other++ {
+		if other != node {
+			text += fmt.Sprintf("&node%d=ivshmem:%s,peers=3", other, end(other))
+		}
+	}
+	return text
+}
+
 // A machine, another one and the host are a mesh in one memory.
 func TestVMsShareAMemory(t *testing.T) {
 	s := needMatrix(t, nil)
 	path := memoryFor(t, 6)
-	spec := func(node int, end func(other int) string) string { return meshSpec(t, 3, node, end) }
+	spec := func(node int, end func(other int) string) string { return meshSpec(t, node, end) }
 	one := startPeer(t, "far", []string{spec(1, func(int) string { return path })})
 	require.Equal(t, "ready", one.readLine())
 	both := []string{path, path}
@@ -172,12 +184,12 @@ func TestVMWithoutInterrupts(t *testing.T) {
 	t.Cleanup(func() { os.Remove(file) })
 	require.NoError(t, errors.Join(f.Truncate(fileSize), f.Close()))
 	path := serveMemory(t, ivshmem.Options{File: file, Peers: 6, Vectors: 1})
-	host := startPeer(t, "far", []string{meshSpec(t, 3, 1, func(int) string { return path })})
+	host := startPeer(t, "far", []string{meshSpec(t, 1, func(int) string { return path })})
 	require.Equal(t, "ready", host.readLine())
-	two := s.startVM(t, []string{path, path}, "far", meshSpec(t, 3, 2, func(other int) string { return function(other / 2) }))
+	two := s.startVM(t, []string{path, path}, "far", meshSpec(t, 2, func(other int) string { return function(other / 2) }))
 	plain := func() *vm {
 		ends := []string{"file:" + file + ",poll", "file:" + file + ",poll"}
-		v := s.startVM(t, ends, "far", meshSpec(t, 3, 3, func(other int) string { return function(other-1) + ",poll" }))
+		v := s.startVM(t, ends, "far", meshSpec(t, 3, func(other int) string { return function(other-1) + ",poll" }))
 		v.ready()
 		return v
 	}

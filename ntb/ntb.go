@@ -100,11 +100,6 @@ type Mapper interface {
 	// Load copies len(to) bytes at off of the outbound window. 4 or 8 bytes at a multiple of that are one load. It returns
 	// false, and to has anything, where loads of that memory are not cached, or the session has ended.
 	Load(to []byte, off int) bool
-
-	// Heap returns memory of the peer's besides its window, of no bytes if there is none. This side has as much of its own,
-	// which no session clears. For MapAt and Load they come behind the windows. Once the session has ended, this side's
-	// stays where it is mapped.
-	Heap() Window
 }
 
 // User is the user of a process. It is that of the moment when the process made its end of a

@@ -51,7 +51,6 @@ type hosts struct {
 	foreign foreignLinks
 	inherit func(*spec.Spec) (leave func(), err error) // Inherit's; set before serve
 	leave   func()                                     // what inherit returned; of succeed, and of close behind it
-	heaped  atomic.Bool                                // a HeapWindow of more than two nodes is open
 	// connections are those of this process; nil if nobody knows; set before serve.
 	connections func(counters bool) []status.Connection
 	describe    func(*status.Process) // adds what else their package says; likewise

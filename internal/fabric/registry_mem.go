@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -22,7 +20,7 @@ type MemHosts struct {
 	wrap wrapper // for each bridge; immutable, may be nil
 
 	mu    lock.Mutex[lock.Hub]
-	hosts map[int]*memHost // by node; guarded by mu, with all that they contain
+	hosts map[int]*memHost // by node; guarded by mu
 }
 
 // wrapper wraps the two ends of a bridge: a is the end of node from, and b that of
@@ -31,17 +29,9 @@ type wrapper func(from, to int, a, b ntb.Device) (ntb.Device, ntb.Device)
 
 // memHost is what the registries of a node share.
 type memHost struct {
-	ports      map[int]int       // by port, the process that holds it
-	sockets    map[memSocket]int // how often each is published
-	registries map[int]*memRegistry
-	owner      *memRegistry // nil if there is none
-}
-
-// memSocket is a TCP socket for which a process accepts connections.
-type memSocket struct {
-	port    int
-	cookie  uint64
-	process int
+	claims     hostdir.Memory
+	registries map[int]*memRegistry // guarded by the hub's mu
+	owner      *memRegistry         // likewise; nil if there is none
 }
 
 // memHubs are the hubs that have names.
@@ -70,6 +60,7 @@ func NewMemHosts(wrap wrapper) *MemHosts {
 
 // memRegistry is a process of a node of a hub.
 type memRegistry struct {
+	*hostdir.Claims
 	hub     *MemHosts
 	host    *memHost
 	node    int
@@ -107,17 +98,15 @@ func (h *MemHosts) open(node int, owner bool) (*memRegistry, error) {
 	defer h.mu.Unlock()
 	host := h.hosts[node]
 	if host == nil {
-		host = &memHost{ports: map[int]int{}, sockets: map[memSocket]int{}, registries: map[int]*memRegistry{}}
+		host = &memHost{registries: map[int]*memRegistry{}}
 		h.hosts[node] = host
 	}
-	if owner && host.owner != nil {
-		return nil, fmt.Errorf("fabric: claim the bridges of this host: %w", syscall.EADDRINUSE)
+	c, number, err := host.claims.Join(owner)
+	if err != nil {
+		return nil, err
 	}
-	s := &memRegistry{hub: h, host: host, node: node, number: 1, queue: make(chan *memCable), stopped: make(chan struct{})}
-	for host.registries[s.number] != nil {
-		s.number++
-	}
-	host.registries[s.number] = s
+	s := &memRegistry{Claims: c, hub: h, host: host, node: node, number: number, queue: make(chan *memCable), stopped: make(chan struct{})}
+	host.registries[number] = s
 	if owner {
 		host.owner = s
 	}
@@ -141,83 +130,10 @@ func (h *MemHosts) at(node, process int) *memRegistry {
 
 func (s *memRegistry) process() int { return s.number }
 
-func (s *memRegistry) ClaimPort(port int) (int, error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	if port == 0 {
-		for port = hostdir.FirstFree; s.host.ports[port] != 0; port++ {
-		}
-	}
-	if s.host.ports[port] != 0 || port > hostdir.MaxPort {
-		return 0, fmt.Errorf("port %d: %w", port, syscall.EADDRINUSE)
-	}
-	s.host.ports[port] = s.number
-	return port, nil
-}
-
-func (s *memRegistry) ReleasePort(port int) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	if s.host.ports[port] == s.number {
-		delete(s.host.ports, port)
-	}
-}
-
 // Handover releases the port. No other process can have it.
 func (s *memRegistry) Handover(port int) { s.ReleasePort(port) }
 
 func (s *memRegistry) HandedOver(int, int) bool { return false }
-
-func (s *memRegistry) Holder(port int) (process int, ok bool, err error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	process, ok = s.host.ports[port]
-	return process, ok, nil
-}
-
-func (s *memRegistry) PublishSocket(port int, cookie uint64) error {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	s.host.sockets[memSocket{port, cookie, s.number}]++
-	return nil
-}
-
-func (s *memRegistry) WithdrawSocket(port int, cookie uint64) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	own := memSocket{port, cookie, s.number}
-	if s.host.sockets[own]--; s.host.sockets[own] <= 0 {
-		delete(s.host.sockets, own)
-	}
-}
-
-func (s *memRegistry) SocketHolder(port int, cookie uint64) (int, bool, error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	for k := range s.host.sockets {
-		if k.port == port && k.cookie == cookie {
-			return k.process, true, nil
-		}
-	}
-	return 0, false, nil
-}
-
-func (s *memRegistry) AnySocket(port int) (hostdir.Socket, bool, error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	for k := range s.host.sockets {
-		if k.port == port {
-			return hostdir.Socket{Cookie: k.cookie, Process: k.process}, true, nil
-		}
-	}
-	return hostdir.Socket{}, false, nil
-}
-
-func (s *memRegistry) Processes() ([]int, error) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	return slices.Collect(maps.Keys(s.host.registries)), nil
-}
 
 // Watch does nothing: the registry of a process that runs is always found.
 func (s *memRegistry) Watch(func(error)) {}
@@ -293,8 +209,7 @@ func (s *memRegistry) close() {
 	if s.host.owner == s {
 		s.host.owner = nil
 	}
-	maps.DeleteFunc(s.host.sockets, func(k memSocket, _ int) bool { return k.process == s.number })
-	maps.DeleteFunc(s.host.ports, func(_, process int) bool { return process == s.number })
+	_ = s.Close()
 }
 
 // memBridge is the bridge that a cable becomes.

@@ -139,7 +139,7 @@ func (d *Dir) removeDead() (removed []string) {
 		}
 		// Not through the open file that has the claims, since two locks of one open file
 		// that are neighbours become one.
-		if _, ok, err := d.file.find(int64(n), 1); ok || err != nil || lockBytes(d.file.look, unix.F_WRLCK, int64(n), 1) != nil {
+		if _, ok, err := d.locks.find(int64(n), 1); ok || err != nil || lockBytes(d.file.look, unix.F_WRLCK, int64(n), 1) != nil {
 			continue
 		}
 		remove(name)

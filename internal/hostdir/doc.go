@@ -42,7 +42,7 @@
 // bytes that one process locks are neighbours, since the kernel would report them as one lock.
 //
 // A lock says nothing about whose it is. So a member of the group can claim in the name of
-// another process.
+// another process. Processes of a fabric within one process have such claims too, in [Memory].
 //
 // In a user namespace all users without a number appear as the overflow uid, mostly
 // 65534. A process that has that uid itself cannot distinguish its user from others. It

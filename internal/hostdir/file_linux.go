@@ -124,3 +124,29 @@ func locked(fd int, start, n int64) (at int64, ok bool, err error) {
 	}
 	return l.Start, true, nil
 }
+
+// claimFD is a claim file. What this process has is locked by one open file, and looked for
+// through another, since the kernel reports to an open file the locks of others only.
+type claimFD struct{ own, look int }
+
+func (f claimFD) lock(at int64) (bool, error) {
+	switch err := lockBytes(f.own, unix.F_WRLCK, at, 1); err {
+	case nil:
+		return true, nil
+	case unix.EAGAIN, unix.EACCES:
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+func (f claimFD) unlock(start, n int64) error { return lockBytes(f.own, unix.F_UNLCK, start, n) }
+
+func (f claimFD) find(start, n int64) (int64, bool, error) {
+	return locked(f.look, start, n)
+}
+
+func (f claimFD) close() {
+	unix.Close(f.own)
+	unix.Close(f.look)
+}

@@ -118,7 +118,7 @@ func (f *Foreigner) read(base *os.File, until time.Time) error {
 	}
 	defer file.Close()
 	c := newClaims(&timedLocks{int(file.Fd()), until})
-	if f.Processes, err = c.processes(); err != nil {
+	if f.Processes, err = c.Processes(); err != nil {
 		return err
 	}
 	if f.Holdings, err = c.holdings(); err != nil {
@@ -129,7 +129,7 @@ func (f *Foreigner) read(base *os.File, until time.Time) error {
 			f.Dead = append(f.Dead, filepath.Join(f.Path, name))
 		}
 	}
-	f.Owner, _, err = c.holder(ownerPort)
+	f.Owner, _, err = c.Owner()
 	return err
 }
 

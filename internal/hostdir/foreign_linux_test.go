@@ -100,6 +100,6 @@ func TestLocksOfOtherUsersAreLookedAtForATime(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	c := newClaims(&timedLocks{int(f.Fd()), time.Now()})
-	_, err = c.processes()
+	_, err = c.Processes()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

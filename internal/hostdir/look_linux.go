@@ -8,14 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// maxClaimed is how many locks of a claim file are looked for at most. Other members of the
-// group can lock as many as they like.
-const maxClaimed = 1 << 17
 
 // Look returns what is at the path of the place, whether or not Open accepts it.
 func (p Place) Look() (f Found, err error) {
@@ -74,33 +69,8 @@ func (p Place) Hosts(most int) ([]int, error) {
 	return hosts, nil
 }
 
-// scan returns all bytes that are locked, from first to last, in no order.
-func (c *claims) scan(first, last int64) (found []int64, err error) {
-	// find finds any one lock of a range. So the ranges on both sides of it are searched then.
-	for todo := [][2]int64{{first, last}}; len(todo) > 0; {
-		r := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if r[0] > r[1] {
-			continue
-		}
-		at, ok, err := c.locks.find(r[0], r[1]-r[0]+1)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		if len(found) == maxClaimed {
-			return nil, fmt.Errorf("fabric: more than %d claims: %w", maxClaimed, syscall.E2BIG)
-		}
-		found = append(found, at)
-		todo = append(todo, [2]int64{r[0], at - 1}, [2]int64{at + 1, r[1]})
-	}
-	return found, nil
-}
-
 // holdings returns the ports that processes hold.
-func (c *claims) holdings() ([]Holding, error) {
+func (c *Claims) holdings() ([]Holding, error) {
 	ports, err := c.scan(portByte(1), portByte(ownerPort)-1)
 	if err != nil {
 		return nil, err
@@ -156,7 +126,7 @@ func (d *Dir) Dead() ([]string, error) {
 		if n == 0 {
 			continue
 		}
-		_, ok, err := d.file.find(int64(n), 1)
+		_, ok, err := d.locks.find(int64(n), 1)
 		if err != nil {
 			return nil, err
 		}

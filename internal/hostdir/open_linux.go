@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // Dir is this process's place in the directory of a local fabric. Its methods may
@@ -15,12 +13,9 @@ type Dir struct {
 	place *openPlace // immutable; open until Close
 	watch watch
 
-	mu lock.Mutex[lock.Dir]
-	// mu guards the following.
-	file   claimFD
-	cable  string // name of the socket where this process listens, "" before Listen
-	closed bool
-	claims // locks are file
+	*Claims // of file; its mutex guards the following, too
+	file    claimFD
+	cable   string // name of the socket where this process listens, "" before Listen
 }
 
 // Open opens a place, and makes it if it does not exist and create is set and that is
@@ -38,7 +33,7 @@ func Open(p Place, create bool) (*Dir, error) {
 		place.close()
 		return nil, place.denied(err)
 	}
-	return &Dir{place: place, file: f, claims: newClaims(f)}, nil
+	return &Dir{place: place, file: f, Claims: newClaims(f)}, nil
 }
 
 // openat opens name in the directory at. It follows no link, and continues after
@@ -50,6 +45,36 @@ func openat(at int, name string, flags int) (int, error) {
 			return fd, err
 		}
 	}
+}
+
+// ClaimProcess claims the lowest free process number, 1 to 65535, for this Dir. A
+// Dir has one number. A second call returns the same one.
+func (d *Dir) ClaimProcess() (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.begun(d.claimProcess())
+}
+
+// begun is the end of a claim of a process number. The error wraps ESTALE if the directory was
+// removed since this Dir opened it. While a process has a claim, nobody removes it.
+func (d *Dir) begun(process int, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	if err := hasName(d.file.own, d.place.path); err != nil {
+		return 0, err
+	}
+	d.removeDead()
+	return process, nil
+}
+
+// ClaimOwner claims the host's bridges and a process number. If another process
+// owns them, the error wraps EADDRINUSE, and no number is claimed. ClaimProcess
+// need not come first.
+func (d *Dir) ClaimOwner() (process int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.begun(d.claimOwner())
 }
 
 // Path returns the path of the fabric's directory.
@@ -72,10 +97,9 @@ func (d *Dir) Close() error {
 	}
 	// A child process that is just being started shares the open file until it runs
 	// its program. So closing alone might leave the locks for a moment.
-	err := d.file.unlock(0, 0)
+	err := d.drop()
 	d.file.close()
 	d.place.close()
-	d.closed, d.file, d.claims = true, noClaims, newClaims(noClaims)
 	if err != nil {
 		return fmt.Errorf("fabric: drop claims: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Dir is the directory of a host. It needs Linux. Here Open returns
 // ntb.ErrNotSupported, and no method can be called.
-type Dir struct{}
+type Dir struct{ *Claims }
 
 // Find returns the empty string.
 func Find(...string) string { return "" }
@@ -60,30 +60,16 @@ func Remove(...Place) error { return ntb.ErrNotSupported }
 // PeerOf returns ntb.ErrNotSupported.
 func PeerOf(*unixsock.Conn) (Peer, error) { return Peer{}, ntb.ErrNotSupported }
 
-func (d *Dir) Watch(func(error))               {}
-func (d *Dir) Lost() error                     { return nil }
-func (d *Dir) Path() string                    { return "" }
-func (d *Dir) Close() error                    { return nil }
-func (d *Dir) ClaimProcess() (int, error)      { return 0, ntb.ErrNotSupported }
-func (d *Dir) ClaimOwner() (int, error)        { return 0, ntb.ErrNotSupported }
-func (d *Dir) Owner() (int, bool, error)       { return 0, false, ntb.ErrNotSupported }
-func (d *Dir) ClaimPort(int) (int, error)      { return 0, ntb.ErrNotSupported }
-func (d *Dir) ReleasePort(int)                 {}
-func (d *Dir) Handover(int)                    {}
-func (d *Dir) HandedOver(int, int) bool        { return false }
-func (d *Dir) Holder(int) (int, bool, error)   { return 0, false, ntb.ErrNotSupported }
-func (d *Dir) PublishSocket(int, uint64) error { return ntb.ErrNotSupported }
-func (d *Dir) WithdrawSocket(int, uint64)      {}
-func (d *Dir) SocketHolder(int, uint64) (int, bool, error) {
-	return 0, false, ntb.ErrNotSupported
-}
-func (d *Dir) AnySocket(int) (Socket, bool, error) {
-	return Socket{}, false, ntb.ErrNotSupported
-}
+func (d *Dir) Watch(func(error))                                 {}
+func (d *Dir) Lost() error                                       { return nil }
+func (d *Dir) Path() string                                      { return "" }
+func (d *Dir) ClaimProcess() (int, error)                        { return 0, ntb.ErrNotSupported }
+func (d *Dir) ClaimOwner() (int, error)                          { return 0, ntb.ErrNotSupported }
+func (d *Dir) Handover(int)                                      {}
+func (d *Dir) HandedOver(int, int) bool                          { return false }
 func (d *Dir) Holdings() ([]Holding, error)                      { return nil, ntb.ErrNotSupported }
 func (d *Dir) Dead() ([]string, error)                           { return nil, ntb.ErrNotSupported }
 func (d *Dir) RemoveDead() ([]string, error)                     { return nil, ntb.ErrNotSupported }
-func (d *Dir) Processes() ([]int, error)                         { return nil, ntb.ErrNotSupported }
 func (d *Dir) Listen(int) (*unixsock.Listener, error)            { return nil, ntb.ErrNotSupported }
 func (d *Dir) Accept(*unixsock.Listener) (*unixsock.Conn, error) { return nil, ntb.ErrNotSupported }
 func (d *Dir) Connect(context.Context, int) (*unixsock.Conn, error) {

@@ -117,7 +117,7 @@ func playStandIn(name string) error {
 	_, err = Open(In(filepath.Join(base, "base"), "default"), true)
 	os.RemoveAll(base) // before the test, which has read the last line, kills this process
 	fmt.Println("open:", oneLine(err))
-	d := &Dir{claims: claims{process: 1}}
+	d := &Dir{Claims: &Claims{process: 1}}
 	_, err = d.Listen(1)
 	fmt.Println("listen:", oneLine(err))
 	_, err = d.Connect(context.Background(), 2)

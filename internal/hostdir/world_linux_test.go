@@ -63,7 +63,7 @@ type host struct {
 
 // member is a process. Its claims call its methods lock, unlock and find.
 type member struct {
-	claims
+	*Claims
 	host   *host
 	id     int
 	script []call // what it calls next
@@ -94,7 +94,7 @@ func (h *host) fail(format string, args ...any) {
 func (h *host) join(script []call) {
 	h.joined++
 	m := &member{host: h, id: h.joined, script: script, owns: map[int64]struct{}{}}
-	m.claims = newClaims(m)
+	m.Claims = newClaims(m)
 	if h.open != nil {
 		m.file = h.open()
 	}
@@ -381,28 +381,28 @@ func (m *member) do(c call) {
 		}
 	case "holder":
 		n, ok := 0, false
-		n, ok, err = m.holder(c.port)
+		n, ok, err = m.holderOf(c.port)
 		result = n
 		m.found(fmt.Sprint("port ", c.port), ok, holderByte(c.port, n), func(at int64) bool {
 			return at >= holderByte(c.port, 1) && at <= holderByte(c.port, maxProcess)
 		})
 	case "numbers":
 		var found []int
-		found, err = m.processes()
+		found, err = m.Processes()
 		result = found
 		m.foundAll(found)
 	case "publish":
-		err = m.publishSocket(c.port, c.cookie)
+		err = m.PublishSocket(c.port, c.cookie)
 		m.owns[socketByte(c.port, c.cookie, m.process)] = struct{}{}
 	case "withdraw":
 		at := socketByte(c.port, c.cookie, m.process)
 		if m.sockets[at] == 1 {
 			delete(m.owns, at)
 		}
-		m.withdrawSocket(c.port, c.cookie)
+		m.WithdrawSocket(c.port, c.cookie)
 	case "socket":
 		n, ok := 0, false
-		n, ok, err = m.socketHolder(c.port, c.cookie)
+		n, ok, err = m.SocketHolder(c.port, c.cookie)
 		result = n
 		first := socketByte(c.port, c.cookie, 0)
 		m.found(fmt.Sprint("socket ", c.port, c.cookie), ok, first+int64(n), func(at int64) bool {
@@ -411,7 +411,7 @@ func (m *member) do(c call) {
 	case "any socket":
 		var s Socket
 		ok := false
-		s, ok, err = m.anySocket(c.port)
+		s, ok, err = m.AnySocket(c.port)
 		result = s
 		first := socketByte(c.port, 0, 0)
 		m.found(fmt.Sprint("sockets of port ", c.port), ok, socketByte(c.port, s.Cookie, s.Process), func(at int64) bool {

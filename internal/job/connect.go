@@ -79,9 +79,9 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	case w.opts.common != nil:
 		return w.mapCommon(p, h)
 	case h.Window != 0:
-		if s := w.session(h); s != nil {
+		if w.putsTo(h) {
 			w.mu.Lock()
-			p.SetWindow(w.across(s))
+			p.SetWindow(w.across())
 			w.mu.Unlock()
 		}
 		return errWindow

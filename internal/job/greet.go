@@ -40,8 +40,8 @@ var errRefused = errors.New("PEs do not fit together")
 func (w *World) hello(node int) *hello {
 	_, at := w.heap.File()
 	h := &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.parts[w.pe]}
-	if s := w.windowTo(node); s != nil {
-		h.Window = s.Own
+	if w.window != nil && node == w.window.Node {
+		h.Window = w.window.Own
 	}
 	return h
 }

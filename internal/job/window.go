@@ -6,7 +6,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/onesided"
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
@@ -34,42 +33,21 @@ func windowHead(n int) int { return int(symheap.Shared + collective.AreaBytes(n)
 // windowObjects returns where the objects begin of which a window has as many as fit.
 func (w *World) windowObjects() int { return min(w.heap.Objects+w.opts.Static, w.heap.Size) }
 
-// windowTo returns what a neighbour's bridge has for heaps, nil if it has nothing.
-func (w *World) windowTo(node int) *heapmem.Session {
-	if w.window == nil {
-		return nil
-	}
-	return w.window.To(node)
-}
-
-// session returns what the bridge to another PE has for heaps, if both PEs have it of the same session, and that is up. Then
+// putsTo reports whether the bridge to another PE has memory for heaps, of the same session at both PEs, and that is up. Then
 // the connection from which its hello came is over the same link, and ends with it.
-func (w *World) session(h *hello) *heapmem.Session {
-	if s := w.windowTo(h.Node); s != nil && h.Window == s.Far && s.Up() {
-		return s
-	}
-	return nil
+func (w *World) putsTo(h *hello) bool {
+	return w.window != nil && h.Node == w.window.Node && h.Window == w.window.Far && w.window.Up()
 }
 
 // marked reports whether the memory of another PE's window is its heap, as far as that can be loaded.
 func (w *World) marked(h *hello) bool {
 	var token [8]byte
-	s := w.session(h)
-	return s == nil || !s.Load(token[:], symheap.TokenAt) || binary.NativeEndian.Uint64(token[:]) == h.Token
+	return !w.putsTo(h) || !w.window.Load(token[:], symheap.TokenAt) || binary.NativeEndian.Uint64(token[:]) == h.Token
 }
 
-// across returns the window of a neighbour. All heaps have one size.
-func (w *World) across(s *heapmem.Session) *onesided.Window {
-	head, objects, me := windowHead(len(w.peers)), w.windowObjects(), w.spec.Node
-	return &onesided.Window{Window: s.Out.Slice(0, min(s.Out.Len(), head+w.heap.Size-objects)),
-		Head: uintptr(head), Objects: uintptr(objects), Order: s.Order, Load: s.Load,
-		Near: neighbour(me, s.Node), Far: neighbour(s.Node, me)}
-}
-
-// neighbour returns which of a node's neighbours another node is, from 0 on.
-func neighbour(node, of int) int {
-	if of > node {
-		of--
-	}
-	return of - 1
+// across returns the window of the neighbour. All heaps have one size.
+func (w *World) across() *onesided.Window {
+	head, objects, out := windowHead(len(w.peers)), w.windowObjects(), w.window.Out
+	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-objects)),
+		Head: uintptr(head), Objects: uintptr(objects), Order: w.window.Order, Load: w.window.Load}
 }

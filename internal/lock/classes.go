@@ -64,8 +64,9 @@ type (
 	Tunnels struct{}
 
 	// The directory of a host: processes, and the ports that they hold.
-	Hub struct{}
-	Dir struct{}
+	Hub   struct{}
+	Dir   struct{}
+	Bytes struct{}
 
 	// The ends of a bridge: sessions that begin, and doorbells.
 	Attach struct{}
@@ -128,8 +129,9 @@ func (Node) class() info    { return info{"link.Node", 70, true} }
 func (Router) class() info  { return info{"ring.router", 71, true} }
 func (Tunnels) class() info { return info{"ring.tunnelTable", 72, true} }
 
-func (Hub) class() info { return info{"fabric.memHub", 75, true} }
-func (Dir) class() info { return info{"hostdir.Dir", 76, true} }
+func (Hub) class() info   { return info{"fabric.memHub", 75, true} }
+func (Dir) class() info   { return info{"hostdir.Claims", 76, true} }
+func (Bytes) class() info { return info{"hostdir.Memory", 77, true} }
 
 func (Attach) class() info { return info{"ntbfixed.session, ntbattach.meeting", 78, false} }
 

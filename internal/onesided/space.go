@@ -21,7 +21,7 @@ type Space struct {
 	// opError returns the error of an operation on a PE.
 	opError func(op string, pe int, err error) error
 
-	across   []*Window     // of the PEs to which arm words are published, see SetWindow; immutable once all PEs have joined
+	across   *Window       // of the PE to which arm words are published, see SetWindow; immutable once all PEs have joined
 	served   atomic.Bool   // see SetServed
 	recheck  time.Duration // see SetRecheck; immutable once all PEs have joined
 	sleepers sleepers

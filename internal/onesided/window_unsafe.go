@@ -16,12 +16,11 @@ import (
 // a request comes behind all stores before it. A store or load does not come behind the requests before it: while one
 // that stores may not be done, puts and gets are requests too.
 //
-// The PE that waits publishes its arm word to the heaps of all PEs that put by windows, and calls Order of each bridge before
-// it polls again. Each of them looks at its copy behind its stores.
+// The PE that waits publishes its arm word to the heap of the PE that puts by a window, and calls Order of the bridge before
+// it polls again. The other one looks at its copy behind its stores.
 type Window struct {
 	ntb.Window
 	Head, Objects uintptr
-	Near, Far     int    // which neighbour the PE is of this one, and this one of it, see symheap.FarArmAt
 	Order         func() // of the device
 	// Load copies bytes of the window. It returns false if they cannot be read.
 	Load func(to []byte, off int) bool
@@ -36,11 +35,12 @@ func (w *Window) locate(off, n uintptr) (at int, ok bool) {
 	return int(off), off+n <= end
 }
 
-// SetWindow has puts to the PE go by a window. Its puts to this one do too. The caller excludes other calls.
+// SetWindow has puts to the PE go by a window. Its puts to this one do too. There is one such PE. The caller excludes other
+// calls.
 func (p *Peer) SetWindow(w *Window) {
 	p.win, p.fence = w, true
-	p.arm = symheap.Word4(p.space.heap.Base, uintptr(symheap.FarArmAt(w.Near)))
-	p.space.across = append(p.space.across, w)
+	p.arm = symheap.Word4(p.space.heap.Base, symheap.FarArmAt)
+	p.space.across = w
 }
 
 // open returns where n bytes at an offset are in the window. It reports whether they can be stored or loaded now. The caller has
@@ -151,13 +151,11 @@ func (p *Peer) tellWaiter(off uintptr, v uint64) bool {
 	return true
 }
 
-// publishArm says to the PEs at the other ends of windows that this one is about to sleep. When it returns, each of them sees
-// what this one stored before, and this one what they did (pair S19, with each).
+// publishArm says to the PE at the other end of a window that this one is about to sleep. When it returns, that one sees
+// what this one stored before, and this one what that one did (pair S19).
 func (s *Space) publishArm(arm uint32) {
-	for _, w := range s.across {
-		w.Publish32(symheap.FarArmAt(w.Far), arm)
-	}
-	for _, w := range s.across {
-		w.Order()
+	if s.across != nil {
+		s.across.Publish32(symheap.FarArmAt, arm)
+		s.across.Order()
 	}
 }

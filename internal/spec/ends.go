@@ -21,8 +21,6 @@ type end struct {
 	target string // the path of a server's socket or of a file, or the address of a PCI function; "" for the only bridge
 	polls  bool   // without interrupts, by the function's files
 	places int    // of the memory; 2 unless its server says more
-	heap   int    // bytes of the memory that each place has for heaps
-	least  int    // bytes that the windows have at least besides
 }
 
 // endWant says what ends there are. With poll a function is used without VFIO. peers is that of the
@@ -53,23 +51,28 @@ func parseEnd(value string) (end, bool) {
 	return e, ok && kind != "file" && ntbivshmem.IsAddress(e.target)
 }
 
-// place returns which part of the memory the ends of a wire use. Of two places, the first is that of
-// the node whose neighbour is on its right, or in a mesh the node with the lower number. Of
+// place returns which part of the memory the ends of a wire use, with the options of a spec. Of two places, the first is
+// that of the node whose neighbour is on its right, or in a mesh the node with the lower number. Of
 // more, each node has the place of its number.
-func (e *end) place(w Wire) ntbivshmem.Place {
-	if e.places > 2 {
-		return ntbivshmem.Place{Places: e.places, Own: w.Node - 1, Peer: w.Neighbour - 1, Heap: e.heap, Least: e.least}
+func (e *end) place(w Wire, s *Spec) ntbivshmem.Place {
+	p := ntbivshmem.Place{Places: e.places, Silence: s.Silence}
+	switch {
+	case e.places > 2:
+		p.Own, p.Peer = w.Node-1, w.Neighbour-1
+	case w.Side == Right || w.Side == Direct && w.Node < w.Neighbour:
+		p.Peer = 1
+	default:
+		p.Own = 1
 	}
-	if w.Side == Right || w.Side == Direct && w.Node < w.Neighbour {
-		return ntbivshmem.Place{Places: 2, Own: 0, Peer: 1, Heap: e.heap, Least: e.least}
+	if s.Heap != 0 && !s.Puts {
+		p.Heap, p.Least = s.Heap, s.leastWindow()
 	}
-	return ntbivshmem.Place{Places: 2, Own: 1, Peer: 0, Heap: e.heap, Least: e.least}
+	return p
 }
 
 // attach attaches the end, with the options of a spec.
 func (e *end) attach(w Wire, s *Spec) (ntb.Attachment, error) {
-	place := e.place(w)
-	place.Silence = s.Silence
+	place := e.place(w, s)
 	switch {
 	case e.kind == BridgeKind:
 		address, err := e.bridge()
@@ -152,7 +155,7 @@ func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 	bad := make(map[string]error)
 	for w := range s.Wires() {
 		if e, ok := s.ends[endName(w)]; ok {
-			window, err := e.check(ctx, w, s.Window)
+			window, err := e.check(ctx, w, s)
 			if err == nil && s.Puts && window != 0 {
 				var heap int
 				heap, err = s.HeapBytes(window, window)
@@ -178,14 +181,14 @@ func (e *end) bridge() (string, error) {
 }
 
 // check returns why the end would not be attached, or how large its windows are, 0 if that is unknown.
-func (e *end) check(ctx context.Context, w Wire, most int) (window int, err error) {
-	switch place := e.place(w); {
+func (e *end) check(ctx context.Context, w Wire, s *Spec) (window int, err error) {
+	switch place := e.place(w, s); {
 	case e.kind == BridgeKind:
 		address, err := e.bridge()
 		if err != nil {
 			return 0, err
 		}
-		return ntbkernel.Check(address, ntbkernel.Options{Window: most})
+		return ntbkernel.Check(address, ntbkernel.Options{Window: s.Window})
 	case e.kind == "file":
 		return ntbivshmem.CheckFile(e.target, place)
 	case IsPath(e.target):
@@ -240,12 +243,13 @@ func (s *Spec) onlyEnd() (e end, w Wire, err error) {
 // which are behind what place leaves to links.
 func (s *Spec) OpenMemory(ctx context.Context) (f *os.File, size int64, place ntbivshmem.Place, err error) {
 	var e end
-	for _, e = range s.ends { // all are the same
+	for w := range s.Wires() { // all have the same end
+		e = s.ends[endName(w)]
+		place = e.place(w, s)
 	}
 	if f, size, err = ntbivshmem.OpenMemory(ctx, e.target, e.kind != "file"); err != nil {
 		return nil, 0, place, err
 	}
-	place = ntbivshmem.Place{Places: e.places, Heap: s.Heap, Least: e.least}
 	if err := place.CheckHeap(size); err != nil {
 		return nil, 0, place, errors.Join(fmt.Errorf("%s: %w", e.target, err), f.Close())
 	}

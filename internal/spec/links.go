@@ -21,30 +21,7 @@ func (s *Spec) LinkOptions() ring.Options {
 // maxTunnel is the largest window of a node that is not a neighbour, in bytes.
 const maxTunnel = 1 << 30
 
-var errPuts = errors.New("option puts=window: want two nodes with one wire, a line or a mesh, without failover, " +
-	"or option heap and a mesh of N nodes whose wires are all ends with ,peers=N")
-
-// checkPuts checks that a link leads to each node, without another way. If there are several, it has the ends leave out what
-// is for heaps.
-func (s *Spec) checkPuts() error {
-	if s.Failover || s.Nodes == 2 && s.Kind == TopologyRing {
-		return errPuts
-	}
-	if s.Nodes == 2 {
-		return nil
-	}
-	for name, e := range s.ends {
-		if e.places != s.Nodes {
-			return errPuts
-		}
-		e.heap, e.least = s.Heap, s.leastWindow()
-		s.ends[name] = e
-	}
-	if s.Kind != TopologyMesh || s.Heap == 0 || len(s.ends) != s.Nodes-1 {
-		return errPuts
-	}
-	return nil
-}
+var errPuts = errors.New("option puts=window: want two nodes with one wire, a line or a mesh, without failover")
 
 // leastWindow returns how large each side's window of a link is at least.
 func (s *Spec) leastWindow() int {
@@ -60,10 +37,7 @@ func (s *Spec) leastWindow() int {
 // if option heap leaves no room for the link.
 func (s *Spec) HeapBytes(in, out int) (int, error) {
 	n := min(in, out)
-	switch {
-	case s.Nodes > 2:
-		return 0, nil
-	case s.Heap == 0:
+	if s.Heap == 0 {
 		return n / 2 &^ 4095, nil
 	}
 	if most := (n - s.leastWindow()) &^ 4095; s.Heap > most {
@@ -77,15 +51,13 @@ var errHeaps = errors.New("option heap: want all ends of one memory, file:/PATH 
 	"two nodes with one wire, or ends with ,peers=N")
 
 // checkHeaps checks that each of this node's wires is an end of the same memory, and that this is one for all nodes.
-// The ends then leave out what is for heaps.
 func (s *Spec) checkHeaps(wires int) error {
 	var all end
-	for name, e := range s.ends {
-		e.heap, e.least = s.Heap, s.leastWindow()
+	for _, e := range s.ends {
 		if all.kind != "" && e != all || !IsPath(e.target) {
 			return errHeaps
 		}
-		all, s.ends[name] = e, e
+		all = e
 	}
 	if all.kind == "" || len(s.ends) != wires || all.places == 2 && (s.Nodes != 2 || wires != 1) {
 		return errHeaps

@@ -92,10 +92,10 @@ var options = []option{
 			s.Silence, err = time.ParseDuration(v)
 			return err == nil && s.Silence >= time.Second && s.Silence <= time.Hour
 		}},
-	{"heap", "BYTES", "how much of the memory of the ends each node has for heaps of SHMEM, see docs/shmem.md. It is the same on all nodes. The ends are file:/PATH or ivshmem:/PATH, all of one memory. With puts=window it is how much of a bridge, or of the memory of a mesh's ends, is for heaps",
+	{"heap", "BYTES", "how much of the memory of the ends each node has for heaps of SHMEM, see docs/shmem.md. It is the same on all nodes. The ends are file:/PATH or ivshmem:/PATH, all of one memory. With puts=window it is how much of a bridge is for heaps",
 		"a multiple of 4096 from 1048576 to 68719476736", "none", owners,
 		func(s *Spec, v string) bool { return number(&s.Heap, v, 1<<20, 64<<30) && s.Heap%4096 == 0 }},
-	{"puts", "window", "half of the bridge, or as much as heap says, is for heaps of SHMEM, on both nodes; of more nodes, a part of the memory of all ends, as heap says. See docs/shmem.md",
+	{"puts", "window", "half of the bridge, or as much as heap says, is for heaps of SHMEM, on both nodes, of which there are two: see docs/shmem.md",
 		"window or requests", "requests", owners,
 		func(s *Spec, v string) bool { s.Puts = v == "window"; return s.Puts || v == "requests" }},
 	{"left", "END", "what the wire to the node with the next lower number is made of, in a ring or line: see docs/hardware.md and docs/ivshmem.md",

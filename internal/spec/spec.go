@@ -182,11 +182,8 @@ func (s *Spec) checkHosts() error {
 		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
 	case s.Share && s.Backend == "mem":
 		return errors.New("backend=mem is one process, which shares nothing: want share=0")
-	}
-	if s.Puts {
-		if err := s.checkPuts(); err != nil {
-			return err
-		}
+	case s.Puts && (s.Nodes != 2 || s.Kind == TopologyRing || s.Failover):
+		return errPuts
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Names)) {
 		if node := s.Names[name]; node > s.Nodes {

@@ -151,7 +151,6 @@ func TestPutsGoByTheOnlyBridge(t *testing.T) {
 	for _, good := range []string{
 		"line:x?node=1&nodes=2&puts=window", "mesh:x?node=2&nodes=2&node1=ntb&puts=window", "ntb:0000:b1:00.0?puts=window",
 		"line:x?node=1&nodes=2&right=ivshmem:0000:00:03.0&heap=1048576&puts=window", "ntb:0000:b1:00.0?heap=1048576&puts=window",
-		"mesh:x?node=2&nodes=3&node1=ivshmem:0000:00:03.0,peers=3&node3=ivshmem:0000:00:04.0,peers=3&heap=1048576&puts=window",
 		"ring:x?node=1&nodes=3&puts=requests",
 	} {
 		s, err := Parse(good)
@@ -160,17 +159,13 @@ func TestPutsGoByTheOnlyBridge(t *testing.T) {
 		require.False(t, s.AsMember().Puts)
 	}
 	for bad, want := range map[string]string{
-		"line:x?node=1&nodes=3&puts=window":                                                                     "want two nodes with one wire",
-		"ring:x?node=1&nodes=2&puts=window":                                                                     "want two nodes with one wire",
-		"line:x?node=1&nodes=2&failover=1&puts=window":                                                          "without failover",
-		"line:x?node=1&puts=window":                                                                             "for the owner of the links",
-		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&node3=file:/a,peers=3&puts=window":                         "want two nodes with one wire",
-		"mesh:x?node=1&nodes=3&node2=file:/a,peers=4&node3=file:/a,peers=4&heap=1048576&puts=window":            "want two nodes with one wire",
-		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&heap=1048576&puts=window":                                  "want two nodes with one wire",
-		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&node3=file:/a,peers=3&heap=1048576&failover=1&puts=window": "want two nodes with one wire",
-		"line:x?node=1&nodes=3&right=file:/a,peers=3&heap=1048576&puts=window":                                  "want two nodes with one wire",
-		"line:x?node=1&nodes=2&puts=1":                                                                          "want window or requests",
-		"shm:x?puts=window":                                                                                     "is one host",
+		"line:x?node=1&nodes=3&puts=window":            "want two nodes with one wire",
+		"ring:x?node=1&nodes=2&puts=window":            "want two nodes with one wire",
+		"line:x?node=1&nodes=2&failover=1&puts=window": "without failover",
+		"line:x?node=1&puts=window":                    "for the owner of the links",
+		"mesh:x?node=1&nodes=3&node2=file:/a,peers=3&node3=file:/a,peers=3&heap=1048576&puts=window": "want two nodes with one wire",
+		"line:x?node=1&nodes=2&puts=1": "want window or requests",
+		"shm:x?puts=window":            "is one host",
 	} {
 		_, err := Parse(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)

@@ -12,8 +12,7 @@ import (
 //
 //	0x0000  4  arm: changes when this PE is about to sleep; written by this PE
 //	0x0008  8  token: says which heap this is; written by this PE before others know of it
-//	0x0040  4  far arm of the first neighbour: that PE's arm; written by that PE, by whose window this heap is reached
-//	...     4  far arms of the others, each in a cache line of its own
+//	0x0040  4  far arm: the arm of the PE whose window this one puts to; written by that PE, by this one's window
 //	0x1000     work areas of teams, written by all PEs
 //	...        objects
 //
@@ -22,13 +21,11 @@ import (
 const (
 	ArmAt     = 0
 	TokenAt   = 8
+	FarArmAt  = LineBytes
 	Shared    = 0x1000 // what other PEs may write begins here
 	PageBytes = 4096
 	LineBytes = 64 // a cache line; objects do not share one
 )
-
-// FarArmAt returns where a neighbour's far arm is. Neighbours are counted from 0.
-func FarArmAt(neighbour int) int { return (1 + neighbour) * LineBytes }
 
 // ErrFull reports that the symmetric heap has no room for an object.
 var ErrFull = errors.New("shmem: symmetric heap is full")

@@ -19,11 +19,8 @@ type mapping struct {
 	guard sigbus.Memory
 }
 
-// mapMemory maps a part of a file, or nothing if that is empty.
+// mapMemory maps a part of a file.
 func mapMemory(m Memory) (mapping, error) {
-	if m.Len == 0 {
-		return mapping{}, nil
-	}
 	p, err := unix.MmapPtr(m.FD, m.Offset, nil, uintptr(m.Len), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes: %w", m.Len, err)
@@ -59,9 +56,6 @@ func (m *mapping) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData
 // scratch gives the addresses scratch memory. Stores that are under way on other processors
 // have arrived before, since the system waits for each to drop the old page tables.
 func (m *mapping) scratch() error {
-	if m.mem == nil {
-		return nil
-	}
 	_, err := unix.MmapPtr(-1, 0, m.base(), uintptr(len(m.mem)), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	if err != nil {

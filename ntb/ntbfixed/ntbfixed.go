@@ -22,8 +22,6 @@ type Config struct {
 	// maps it: a header page and the window behind it. The files stay the caller's, and
 	// open until the attachment is closed.
 	Own, Peer Memory
-	// OwnHeap and PeerHeap are those of ntb.Mapper's Heap. Their Len is 0 if there is none.
-	OwnHeap, PeerHeap Memory
 	// Kind is how Peer is mapped.
 	Kind ntb.MemoryKind
 	// Backend is the name of the backend in ntb.Caps; "fixed" if it is "".

@@ -36,7 +36,6 @@ type session struct {
 
 	// Mapped until Close has shut the gate.
 	own, peer mapping
-	heap      mapping // of the peer's, besides its window
 	gate      gate.Gate
 
 	rings [doorbells]atomic.Uint32 // how often each of the peer's doorbells was rung
@@ -64,9 +63,6 @@ func newSession(a *attachment) (*session, error) {
 	var err error
 	if s.own, err = mapMemory(a.config.Own); err == nil {
 		s.peer, err = mapMemory(a.config.Peer)
-	}
-	if err == nil {
-		s.heap, err = mapMemory(a.config.PeerHeap)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.unmap())
@@ -161,7 +157,7 @@ func (s *session) keepAlive() {
 
 // lost reports whether the memory has gone for this session, even if it is there again.
 func (s *session) lost() bool {
-	return s.own.guard.Lost() || s.peer.guard.Lost() || s.heap.guard.Lost()
+	return s.own.guard.Lost() || s.peer.guard.Lost()
 }
 
 // lostView reports whether memory that MapAt has mapped has gone.
@@ -192,26 +188,21 @@ func (s *session) Gone() bool {
 // view is inbound memory that is mapped at other addresses as well.
 type view struct {
 	mapping
-	off int // in the memory of the session; 0 if it is besides its window
+	off int // in the memory of the session
 }
 
 // MapAt implements ntb.Mapper.
 func (s *session) MapAt(off int, at []byte) (release func(), err error) {
 	own, v := s.attachment.config.Own, &view{off: PageSize + off}
-	own.Offset, own.Len = own.Offset+PageSize, len(s.inbound)
-	if off >= own.Len {
-		off -= own.Len
-		own, v.off = s.attachment.config.OwnHeap, 0
-	}
-	if off < 0 || len(at) == 0 || off > own.Len-len(at) {
-		panic(fmt.Sprintf("ntbfixed: map %d bytes at %d of %d", len(at), off, own.Len))
+	if off < 0 || len(at) == 0 || off > len(s.inbound)-len(at) {
+		panic(fmt.Sprintf("ntbfixed: map %d bytes at %d of %d", len(at), off, len(s.inbound)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.LinkUp() { // keep finds what was mapped before
 		return nil, ntb.ErrLinkDown
 	}
-	if v.mapping, err = mapOver(Memory{own.FD, own.Offset + int64(off), len(at)}, at); err != nil {
+	if v.mapping, err = mapOver(Memory{own.FD, own.Offset + int64(v.off), len(at)}, at); err != nil {
 		return nil, err
 	}
 	s.views = append(s.views, v)
@@ -229,9 +220,6 @@ func (s *session) Load(to []byte, off int) bool {
 		return false
 	}
 	from := s.peer.mem[PageSize:][:s.outbound.Len()]
-	if off >= len(from) {
-		from, off = s.heap.mem, off-len(from)
-	}
 	switch n := len(to); {
 	case n == 8 && off%8 == 0:
 		binary.NativeEndian.PutUint64(to, ntb.Load64(from, off))
@@ -244,9 +232,6 @@ func (s *session) Load(to []byte, off int) bool {
 	return s.LinkUp() && !s.lost()
 }
 
-// Heap implements ntb.Mapper.
-func (s *session) Heap() ntb.Window { return ntb.MappedWindow(s.heap.mem, s.attachment.config.Kind) }
-
 // keep has the inbound memory hold what it holds for good, wherever it is mapped, or zeros if that has gone
 // meanwhile.
 func (s *session) keep() error {
@@ -254,9 +239,7 @@ func (s *session) keep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.views {
-		if v.off != 0 {
-			err = errors.Join(err, v.hold(s.own.mem[v.off:v.off+len(v.mem)]))
-		}
+		err = errors.Join(err, v.hold(s.own.mem[v.off:v.off+len(v.mem)]))
 	}
 	return err
 }
@@ -372,17 +355,14 @@ func (s *session) takeDown() {
 		if s.page.Ended() {
 			s.cutErr = s.keep() // before the peer hears that it may let the memory go
 			s.announceEnd()
-			s.cutErr = errors.Join(s.cutErr, s.cut())
+			s.cutErr = errors.Join(s.cutErr, s.peer.scratch())
 		} else {
 			s.announceEnd()
-			s.cutErr = errors.Join(s.cut(), s.keep())
+			s.cutErr = errors.Join(s.peer.scratch(), s.keep())
 		}
 		close(s.down)
 	})
 }
-
-// cut has nothing reach the peer that is stored from here on.
-func (s *session) cut() error { return errors.Join(s.peer.scratch(), s.heap.scratch()) }
 
 func (s *session) announceEnd() {
 	s.page.End()
@@ -492,4 +472,4 @@ func (s *session) Close() error {
 	return s.err
 }
 
-func (s *session) unmap() error { return errors.Join(s.own.unmap(), s.peer.unmap(), s.heap.unmap()) }
+func (s *session) unmap() error { return errors.Join(s.own.unmap(), s.peer.unmap()) }

@@ -20,8 +20,8 @@
 // the plan of a fabric, and not from the numbers that a server gives its clients, which depend
 // on who comes first.
 //
-// With more than two places, all who have the memory can read and change all of it. Each place can have a part for heaps, to
-// which all others store: a session offers that of its peer, and this side's to be mapped, see [ntb.Mapper].
+// With more than two places, all who have the memory can read and change all of it. Each place can have a part for heaps,
+// which no session uses: [OpenMemory] opens the memory for those who map it.
 //
 // # Trust
 //

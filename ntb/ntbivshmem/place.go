@@ -78,10 +78,6 @@ func (p Place) CheckHeap(size int64) error {
 func (p Place) memories(c *ntbfixed.Config, fd int, from, size int64) error {
 	part := func(off int64, n int) ntbfixed.Memory { return ntbfixed.Memory{FD: fd, Offset: from + off, Len: n} }
 	c.Own, c.Peer = part(p.area(size, p.Own, p.Peer)), part(p.area(size, p.Peer, p.Own))
-	off, _ := p.HeapAt(size, p.Own)
-	c.OwnHeap = part(off, p.Heap)
-	off, _ = p.HeapAt(size, p.Peer)
-	c.PeerHeap = part(off, p.Heap)
 	c.Silence = p.Silence
 	return p.CheckHeap(size)
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 var errDirClosed = fmt.Errorf("fabric: directory: %w", os.ErrClosed)
@@ -26,21 +26,46 @@ type byteLocks interface {
 	find(start, n int64) (at int64, ok bool, err error)
 }
 
-// claims are what one process has claimed. Its methods wait for nothing. Between two calls
-// of locks, other processes may do anything. Not safe for concurrent use.
-type claims struct {
+// Claims are what one process has claimed on its host, in a [Dir] or in [Memory]. Several goroutines may use them. The
+// methods wait for nothing else. Between two calls of locks, other processes may do anything.
+type Claims struct {
+	mu      lock.Mutex[lock.Dir] // guards the following; callers of methods that are not exported hold it
 	locks   byteLocks
 	process int              // own process number, 0 before claimProcess
 	ports   map[int]struct{} // own ports, needed because a byte may be locked twice
 	sockets map[int64]int    // by byte, how often this process has published a socket
+	closed  bool
 }
 
-func newClaims(l byteLocks) claims {
-	return claims{locks: l, ports: make(map[int]struct{}), sockets: make(map[int64]int)}
+func newClaims(l byteLocks) *Claims {
+	return &Claims{locks: l, ports: make(map[int]struct{}), sockets: make(map[int64]int)}
 }
+
+// Close drops all claims.
+func (c *Claims) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drop()
+}
+
+// drop is Close.
+func (c *Claims) drop() error {
+	err := c.locks.unlock(0, 0)
+	c.locks, c.process, c.closed = noLocks{}, 0, true
+	clear(c.ports)
+	clear(c.sockets)
+	return err
+}
+
+// noLocks are the locks of claims that are closed.
+type noLocks struct{}
+
+func (noLocks) lock(int64) (bool, error)               { return false, errDirClosed }
+func (noLocks) unlock(int64, int64) error              { return nil }
+func (noLocks) find(int64, int64) (int64, bool, error) { return 0, false, errDirClosed }
 
 // claimProcess claims the lowest free process number.
-func (c *claims) claimProcess() (int, error) {
+func (c *Claims) claimProcess() (int, error) {
 	if c.process != 0 {
 		return c.process, nil
 	}
@@ -58,7 +83,7 @@ func (c *claims) claimProcess() (int, error) {
 }
 
 // claimPort claims a port.
-func (c *claims) claimPort(port int) error {
+func (c *Claims) claimPort(port int) error {
 	ok, err := c.takePort(port)
 	if err == nil && !ok {
 		err = syscall.EADDRINUSE
@@ -74,7 +99,7 @@ const freePorts = MaxPort - FirstFree + 1
 
 // claimFreePort claims a port from FirstFree on. Its search begins at number begin of
 // freePorts.
-func (c *claims) claimFreePort(begin int) (int, error) {
+func (c *Claims) claimFreePort(begin int) (int, error) {
 	for i := range freePorts {
 		port := FirstFree + (begin+i)%freePorts
 		ok, err := c.takePort(port)
@@ -91,7 +116,7 @@ func (c *claims) claimFreePort(begin int) (int, error) {
 // takePort claims the port, and then publishes the holder. Between the two, other
 // processes find a port without a holder, at which nothing listens yet. It returns false if
 // the port is taken, by another process or this one.
-func (c *claims) takePort(port int) (bool, error) {
+func (c *Claims) takePort(port int) (bool, error) {
 	if _, own := c.ports[port]; own {
 		return false, nil
 	}
@@ -107,7 +132,7 @@ func (c *claims) takePort(port int) (bool, error) {
 }
 
 // publishHolder publishes that this process holds a port that it has claimed.
-func (c *claims) publishHolder(port int) error {
+func (c *Claims) publishHolder(port int) error {
 	ok, err := c.locks.lock(holderByte(port, c.process))
 	if err == nil && !ok {
 		err = fmt.Errorf("another program has locked the claim file: %w", syscall.EPERM)
@@ -118,12 +143,12 @@ func (c *claims) publishHolder(port int) error {
 // dropPort unlocks both bytes of the port in one call, so that there are never two
 // holders. Unlocking fails only for lack of kernel memory. Then the port stays
 // taken until Close.
-func (c *claims) dropPort(port int) {
+func (c *Claims) dropPort(port int) {
 	_ = c.locks.unlock(portByte(port), 1+processBytes)
 }
 
 // releasePort releases a port of this process. It does nothing for other ports.
-func (c *claims) releasePort(port int) {
+func (c *Claims) releasePort(port int) {
 	if _, own := c.ports[port]; own {
 		c.dropPort(port)
 		delete(c.ports, port)
@@ -132,7 +157,7 @@ func (c *claims) releasePort(port int) {
 
 // claimOwner claims the host's bridges, and a process number if this process has none.
 // Between the two claims, other processes find bridges without an owner.
-func (c *claims) claimOwner() (process int, err error) {
+func (c *Claims) claimOwner() (process int, err error) {
 	ok, err := c.locks.lock(portByte(ownerPort))
 	if err == nil && !ok {
 		err = syscall.EADDRINUSE
@@ -149,8 +174,84 @@ func (c *claims) claimOwner() (process int, err error) {
 	return process, nil
 }
 
-// holder returns the process that holds a port, which may be this one.
-func (c *claims) holder(port int) (process int, ok bool, err error) {
+// maxClaimed is how many locks of a claim file are looked for at most. Other members of the
+// group can lock as many as they like.
+const maxClaimed = 1 << 17
+
+// scan returns all bytes that are locked, from first to last, in no order.
+func (c *Claims) scan(first, last int64) (found []int64, err error) {
+	// find finds any one lock of a range. So the ranges on both sides of it are searched then.
+	for todo := [][2]int64{{first, last}}; len(todo) > 0; {
+		r := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if r[0] > r[1] {
+			continue
+		}
+		at, ok, err := c.locks.find(r[0], r[1]-r[0]+1)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		if len(found) == maxClaimed {
+			return nil, fmt.Errorf("fabric: more than %d claims: %w", maxClaimed, syscall.E2BIG)
+		}
+		found = append(found, at)
+		todo = append(todo, [2]int64{r[0], at - 1}, [2]int64{at + 1, r[1]})
+	}
+	return found, nil
+}
+
+// ClaimPort claims a port of this host, 1 to 65535, for this process, and returns
+// it. Port 0 claims a free one from 49152 on. If the port is taken, or all are, the
+// error wraps EADDRINUSE. ClaimProcess must come first.
+func (c *Claims) ClaimPort(port int) (int, error) {
+	if port < 0 || port > MaxPort {
+		return 0, fmt.Errorf("fabric: port %d: want 0 to %d: %w", port, MaxPort, syscall.EINVAL)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, errDirClosed
+	case c.process == 0:
+		return 0, errors.New("fabric: claim a port: no process number is claimed yet")
+	case port == 0:
+		// The search begins at random, so that a port that was just released is not
+		// claimed by another process at once.
+		return c.claimFreePort(rand.IntN(freePorts))
+	}
+	if err := c.claimPort(port); err != nil {
+		return 0, err
+	}
+	return port, nil
+}
+
+// Owner returns the process that owns the host's bridges, which may be this one. ok
+// is false if there is none.
+func (c *Claims) Owner() (process int, ok bool, err error) { return c.holderOf(ownerPort) }
+
+// ReleasePort releases a port that this process has claimed. It does nothing for other
+// ports.
+func (c *Claims) ReleasePort(port int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.releasePort(port)
+}
+
+// Holder returns the process that holds a port, which may be this one. ok is false
+// if there is none.
+func (c *Claims) Holder(port int) (process int, ok bool, err error) {
+	if port < 1 || port > MaxPort {
+		return 0, false, fmt.Errorf("fabric: port %d: want 1 to %d: %w", port, MaxPort, syscall.EINVAL)
+	}
+	return c.holderOf(port)
+}
+
+func (c *Claims) holderOf(port int) (process int, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	first := holderByte(port, 1)
 	at, ok, err := c.locks.find(first, maxProcess)
 	if err != nil || !ok {
@@ -159,8 +260,11 @@ func (c *claims) holder(port int) (process int, ok bool, err error) {
 	return int(at-first) + 1, true, nil
 }
 
-// processes returns all claimed process numbers, in order.
-func (c *claims) processes() (all []int, err error) {
+// Processes returns all claimed process numbers, this process's included, in order.
+// Each was claimed at some moment of the call.
+func (c *Claims) Processes() (all []int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	found, err := c.scan(1, maxProcess)
 	for _, at := range found {
 		all = append(all, int(at))
@@ -169,135 +273,10 @@ func (c *claims) processes() (all []int, err error) {
 	return all, err
 }
 
-// ClaimProcess claims the lowest free process number, 1 to 65535, for this Dir. A
-// Dir has one number. A second call returns the same one.
-func (d *Dir) ClaimProcess() (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.begun(d.claimProcess())
-}
-
-// begun is the end of a claim of a process number. The error wraps ESTALE if the directory was
-// removed since this Dir opened it. While a process has a claim, nobody removes it.
-func (d *Dir) begun(process int, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	if err := hasName(d.file.own, d.place.path); err != nil {
-		return 0, err
-	}
-	d.removeDead()
-	return process, nil
-}
-
-// ClaimPort claims a port of this host, 1 to 65535, for this process, and returns
-// it. Port 0 claims a free one from 49152 on. If the port is taken, or all are, the
-// error wraps EADDRINUSE. ClaimProcess must come first.
-func (d *Dir) ClaimPort(port int) (int, error) {
-	if port < 0 || port > MaxPort {
-		return 0, fmt.Errorf("fabric: port %d: want 0 to %d: %w", port, MaxPort, syscall.EINVAL)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return 0, errDirClosed
-	case d.process == 0:
-		return 0, errors.New("fabric: claim a port: no process number is claimed yet")
-	case port == 0:
-		// The search begins at random, so that a port that was just released is not
-		// claimed by another process at once.
-		return d.claimFreePort(rand.IntN(freePorts))
-	}
-	if err := d.claimPort(port); err != nil {
-		return 0, err
-	}
-	return port, nil
-}
-
-// ClaimOwner claims the host's bridges and a process number. If another process
-// owns them, the error wraps EADDRINUSE, and no number is claimed. ClaimProcess
-// need not come first.
-func (d *Dir) ClaimOwner() (process int, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.begun(d.claimOwner())
-}
-
-// Owner returns the process that owns the host's bridges, which may be this one. ok
-// is false if there is none.
-func (d *Dir) Owner() (process int, ok bool, err error) { return d.holderOf(ownerPort) }
-
-// ReleasePort releases a port that this Dir has claimed. It does nothing for other
-// ports.
-func (d *Dir) ReleasePort(port int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.releasePort(port)
-}
-
-// Holder returns the process that holds a port, which may be this one. ok is false
-// if there is none.
-func (d *Dir) Holder(port int) (process int, ok bool, err error) {
-	if port < 1 || port > MaxPort {
-		return 0, false, fmt.Errorf("fabric: port %d: want 1 to %d: %w", port, MaxPort, syscall.EINVAL)
-	}
-	return d.holderOf(port)
-}
-
-func (d *Dir) holderOf(port int) (process int, ok bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.holder(port)
-}
-
-// Processes returns all claimed process numbers, this process's included, in order.
-// Each was claimed at some moment of the call.
-func (d *Dir) Processes() ([]int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.processes()
-}
-
 // claimed reports whether the process number is claimed.
-func (d *Dir) claimed(process int) (bool, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, ok, err := d.locks.find(int64(process), 1)
+func (c *Claims) claimed(process int) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok, err := c.locks.find(int64(process), 1)
 	return ok, err
-}
-
-// claimFD is a claim file. What this process has is locked by one open file, and looked for
-// through another, since the kernel reports to an open file the locks of others only.
-type claimFD struct{ own, look int }
-
-// noClaims is in the place of a claim file that is closed.
-var noClaims = claimFD{-1, -1}
-
-func (f claimFD) lock(at int64) (bool, error) {
-	if f == noClaims {
-		return false, errDirClosed
-	}
-	switch err := lockBytes(f.own, unix.F_WRLCK, at, 1); err {
-	case nil:
-		return true, nil
-	case unix.EAGAIN, unix.EACCES:
-		return false, nil
-	default:
-		return false, err
-	}
-}
-
-func (f claimFD) unlock(start, n int64) error { return lockBytes(f.own, unix.F_UNLCK, start, n) }
-
-func (f claimFD) find(start, n int64) (int64, bool, error) {
-	if f == noClaims {
-		return 0, false, errDirClosed
-	}
-	return locked(f.look, start, n)
-}
-
-func (f claimFD) close() {
-	unix.Close(f.own)
-	unix.Close(f.look)
 }
