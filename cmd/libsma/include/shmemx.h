@@ -13,6 +13,9 @@
 /* shmem_malloc_with_hints is a barrier also with this hint. */
 #define SHMEMX_MALLOC_NO_BARRIER 0x100L
 
+/* The library does not ask for the numbers of threads: they share every context. */
+static inline void shmemx_register_gettid(uint64_t (*gettid_fn)(void)) { (void)gettid_fn; }
+
 /* Counters: each PE's own counts the operations that have named the counter and that PE. To
    make and to free one is collective. */
 typedef long *shmemx_ct_t;

@@ -37,7 +37,10 @@ static void counters(void) {
   shmemx_ct_free(&ct);
 }
 
+static uint64_t gettid_(void) { return 1; }
+
 void extensions(void) {
+  shmemx_register_gettid(gettid_);
   RMA(BLOCKS)
 #if __STDC_VERSION__ >= 201112L
   long here[2] = {me, me + 1};
