@@ -14,7 +14,7 @@ func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sets{}, Sleeper{},
 		DefaultFabric{}, Stacks{}, Users{}, Fabric{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, StateWord{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{},
-		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Attach{}, SendQueue{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
+		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Bytes{}, Attach{}, SendQueue{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
 		Raw{}, DataArm{}, Counts{}, Queue{},
 	}
 	text, err := os.ReadFile("classes.go")
