@@ -75,9 +75,14 @@ func (p *Reporter) startOf(r *meter.Result) object {
 	if r.Test != meter.Bandwidth { // a rate is of operations
 		test["target_bitrate"], test["target_operations_per_second"] = 0, r.Rate*float64(r.Streams)
 	}
+	peer, host, port := "connecting_to", p.Host, p.Port
+	if host == "" { // of a server
+		peer = "accepted_connection"
+		host, port = splitAddress(r.Remote)
+	}
 	return object{
 		"connected": connected, "version": p.Version, "system_info": p.System, "timestamp": timestamp(r.Started),
-		"connecting_to": object{"host": p.Host, "port": p.Port}, "test_start": test,
+		peer: object{"host": host, "port": port}, "test_start": test,
 		"arguments": p.Arguments, "verified_bytes_each_way": p.Verified, "cpus": p.CPUs,
 	}
 }

@@ -47,11 +47,12 @@ func result(test string, reverse, bidir bool) *meter.Result {
 	return r
 }
 
-// A server's sums are what it has received, or with -R sent, as iperf3's are. It does not know what the client counted.
+// A server's sums are what it has received, or with -R sent, as iperf3's are. It does not know what the client counted. It
+// has accepted the client's connection.
 func TestJSONOfAServer(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		r := result(meter.Bandwidth, reverse, false)
-		r.Here, r.There = r.There, nil
+		r.Here, r.There, r.Remote = r.There, nil, "[::1]:40000"
 		var b bytes.Buffer
 		text := Reporter{W: &b, JSON: true}
 		text.Start(r)
@@ -62,6 +63,7 @@ func TestJSONOfAServer(t *testing.T) {
 			Sender bool
 		}
 		var got struct {
+			Start     map[string]any
 			Intervals []struct{ Sum sum }
 			End       struct {
 				Sent     sum `json:"sum_sent"`
@@ -69,6 +71,8 @@ func TestJSONOfAServer(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+		assert.Equal(t, map[string]any{"host": "::1", "port": 40000.0}, got.Start["accepted_connection"])
+		assert.NotContains(t, got.Start, "connecting_to")
 		assert.Equal(t, sum{9e8, reverse}, got.Intervals[0].Sum)
 		want := [2]sum{{0, false}, {9e8, false}}
 		if reverse {
