@@ -14,7 +14,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // playBorrower asks for files of processes of the fabric of its argument: each line is a port and
@@ -66,9 +65,9 @@ func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	require.NoError(t, err)
 	fd, err := memfd.Create("lent", size)
 	require.NoError(t, err)
-	end, err := heapmem.Lend(key, fd)
-	require.NoError(t, err)
-	require.NoError(t, unix.Close(fd))
+	file := os.NewFile(uintptr(fd), "lent")
+	defer file.Close()
+	end := heapmem.Lend(key, file)
 
 	same := startPeer(t, "borrower", []string{"shm:" + dir})
 	other := startPeer(t, "borrower", []string{"shm:" + dir}, asUser(exe, userB), inGroups(inShop))
