@@ -76,7 +76,7 @@ func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	}
 	ask := func(p *peer, port int, key uint64) string { return p.ask(fmt.Sprint(port, key)) }
 	require.Equal(t, fmt.Sprint(size, " bytes"), ask(same, port, key))
-	require.Contains(t, ask(other, port, key), "it is for processes of the same user")
+	require.Contains(t, ask(other, port, key), "the process is of another user")
 	require.Contains(t, ask(same, port, key+1), "there is no such file")
 	require.Contains(t, ask(same, port+1, key), "no process of this machine holds port 4002")
 	require.Equal(t, os.Geteuid(), fabrics.Self().UID)

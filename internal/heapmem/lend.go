@@ -60,60 +60,40 @@ func Fetch(ctx context.Context, spec *spec.Spec, node, port int, key uint64) (*o
 	if !ok {
 		return nil, fmt.Errorf("no process of this machine holds port %d: %w", port, syscall.ECONNREFUSED)
 	}
-	c, err := dir.Connect(ctx, process)
+	conn, err := dir.ConnectTo(ctx, process, []int{os.Geteuid()})
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	f, err := fetch(c, &greeting.Message{Version: greeting.Version, Ring: link.Version, Want: greeting.WantFile, Key: key, PID: os.Getpid()})
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
+	c := &fileCable{Conn: &greeting.Conn{Conn: conn}}
+	answer, release, err := greeting.Ask(ctx, c, &greeting.Message{Version: greeting.Version, Ring: link.Version, Want: greeting.WantFile, Key: key, PID: os.Getpid()})
+	if err == nil {
+		release()
+		c.Close()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("fabric: fetch a file of process %d: %w", process, err)
-	}
-	return f, nil
-}
-
-// fetch asks for a file over a cable.
-func fetch(c *unixsock.Conn, g *greeting.Message) (*os.File, error) {
-	who, err := hostdir.PeerOf(c)
-	if err != nil {
-		return nil, err
-	}
-	if who.UID != os.Geteuid() {
-		return nil, errNotYours
-	}
-	if err := errors.Join(c.TakeFiles(), greeting.Write(c, g)); err != nil {
-		return nil, err
-	}
-	r := &fileReader{conn: c}
-	answer, err := greeting.Read(r, greeting.MaxAnswer)
 	switch {
 	case err != nil:
 	case answer.Version != greeting.Version:
 		err = fmt.Errorf("%w: it greets in version %d, this process in %d", greeting.ErrMismatch, answer.Version, greeting.Version)
 	case answer.Refused != "":
 		err = fmt.Errorf("it says: %.200s", answer.Refused)
-	case len(r.files) != 1:
-		err = fmt.Errorf("%w: %d files, want one", greeting.ErrNoGreeting, len(r.files))
+	case len(c.files) != 1:
+		err = fmt.Errorf("%w: %d files, want one", greeting.ErrNoGreeting, len(c.files))
 	}
 	if err != nil {
-		unixsock.Discard(who.UID, r.files...)
-		return nil, err
+		unixsock.Discard(os.Geteuid(), c.files...)
+		return nil, fmt.Errorf("fabric: fetch a file of process %d: %w", process, err)
 	}
-	return os.NewFile(uintptr(r.files[0]), "fetched"), nil
+	return os.NewFile(uintptr(c.files[0]), "fetched"), nil
 }
 
-// fileReader reads a cable, and keeps the file that comes with what it reads.
-type fileReader struct {
-	conn  *unixsock.Conn
+// fileCable is a cable that keeps the file which comes with what it reads.
+type fileCable struct {
+	*greeting.Conn
 	files []int
 }
 
-func (r *fileReader) Read(p []byte) (int, error) {
-	n, files, err := r.conn.ReadFiles(p, 1-len(r.files))
-	r.files = append(r.files, files...)
+func (c *fileCable) Read(p []byte) (int, error) {
+	n, files, err := c.ReadFiles(p, 1-len(c.files))
+	c.files = append(c.files, files...)
 	return n, err
 }
