@@ -14,7 +14,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // playBorrower asks for files of processes of the fabric of its argument: each line is a port and
@@ -66,9 +65,9 @@ func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	require.NoError(t, err)
 	fd, err := memfd.Create("lent", size)
 	require.NoError(t, err)
-	end, err := heapmem.Lend(key, fd)
-	require.NoError(t, err)
-	require.NoError(t, unix.Close(fd))
+	file := os.NewFile(uintptr(fd), "lent")
+	defer file.Close()
+	end := heapmem.Lend(key, file)
 
 	same := startPeer(t, "borrower", []string{"shm:" + dir})
 	other := startPeer(t, "borrower", []string{"shm:" + dir}, asUser(exe, userB), inGroups(inShop))
@@ -77,7 +76,7 @@ func TestFilesAreLentToProcessesOfTheSameUser(t *testing.T) {
 	}
 	ask := func(p *peer, port int, key uint64) string { return p.ask(fmt.Sprint(port, key)) }
 	require.Equal(t, fmt.Sprint(size, " bytes"), ask(same, port, key))
-	require.Contains(t, ask(other, port, key), "it is for processes of the same user")
+	require.Contains(t, ask(other, port, key), "the process is of another user")
 	require.Contains(t, ask(same, port, key+1), "there is no such file")
 	require.Contains(t, ask(same, port+1, key), "no process of this machine holds port 4002")
 	require.Equal(t, os.Geteuid(), fabrics.Self().UID)

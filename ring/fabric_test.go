@@ -31,6 +31,8 @@ type fabric struct {
 	bridge map[int]*ntbfault.Device // by host, the device of that link, if it has faults; guarded by mu
 	made   uint64                   // number of cables made; guarded by mu
 	rec    *recorder.Recorder
+	// patience is how many seconds streams may stand still before they count as stopped; 0 for 60.
+	patience int
 }
 
 // small returns options for tests: little memory, and slots that are soon full.

@@ -82,9 +82,6 @@ type laneStats struct {
 func newOutLane(l *Link, index int, queue, words ntb.Window, mine []byte) *outLane {
 	o := &outLane{link: l, index: index, queue: queue, words: words, mine: mine, account: flowctl.NewSend(l.opts.Slots)}
 	o.turns = turns[waiter]{needs: 2, quantum: o.slotBytes(), noHold: l.opts.NoSpin}
-	if l.opts.noBubble {
-		o.turns.needs = 1
-	}
 	return o
 }
 

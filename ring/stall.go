@@ -20,7 +20,7 @@ type stall struct {
 // watchStall sees to it that the frames which others sent do not wait for long. The caller
 // holds mu.
 func (o *outLane) watchStall() {
-	if o.stall.watching || o.link.opts.noBubble || len(o.lanes()) == 0 {
+	if o.stall.watching || len(o.lanes()) == 0 {
 		return
 	}
 	after := stallNodeAfter

@@ -156,9 +156,6 @@ type Options struct {
 	// frame wait by polling. A bubble of testing/synctest needs it, since its clock
 	// stands still meanwhile.
 	NoSpin bool
-
-	// Flaws for tests, which show that a rule is needed.
-	noBubble bool
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -167,7 +167,7 @@ func smaStatic(name C.sma_name, size C.size_t, layout C.uint64_t, fd *C.int, at 
 		failf(name, "global and static variables of %d bytes: %v; SHMEM_SYMMETRIC_SIZE sets its size", size, err)
 	}
 	file, from := lib.w.Heap().File()
-	*fd, *at = C.int(file), C.int64_t(from)
+	*fd, *at = C.int(file.Fd()), C.int64_t(from)
 	return C.size_t(off)
 }
 

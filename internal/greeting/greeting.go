@@ -170,8 +170,8 @@ func Ask(ctx context.Context, c Cable, g *Message) (answer *Message, release fun
 	if deadline, ok := ctx.Deadline(); ok {
 		err = c.SetDeadline(deadline)
 	}
-	if err == nil && g.Bridges() {
-		err = c.TakeFiles() // they come right behind the answer
+	if err == nil && (g.Bridges() || g.Want == WantFile) {
+		err = c.TakeFiles() // they come right behind the answer, or with it
 	}
 	if err == nil {
 		err = Write(c, g)

@@ -2,6 +2,8 @@ package heapmem
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/ntbnet/ntbnet/internal/spec"
@@ -18,15 +20,19 @@ type Common struct {
 	size  int64 // of the memory
 }
 
-// OpenCommon opens the memory of option heap, which has room for it. It returns nil without that option, or if that says
-// how much of windows is for heaps. The caller closes it.
+// OpenCommon opens the memory of option heap, which has room for it. It returns nil if the fabric has none. The caller
+// closes it.
 func OpenCommon(ctx context.Context, s *spec.Spec) (*Common, error) {
-	if s.Heap == 0 || s.Puts {
+	path, server, place, ok := s.CommonMemory()
+	if !ok {
 		return nil, nil
 	}
-	f, size, place, err := s.OpenMemory(ctx)
+	f, size, err := ntbivshmem.OpenMemory(ctx, path, server)
 	if err != nil {
 		return nil, err
+	}
+	if err := place.CheckHeap(size); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
 	return &Common{File: f, Node: s.Node, place: place, size: size}, nil
 }

@@ -82,18 +82,6 @@ func (c *Claims) claimProcess() (int, error) {
 	return 0, fmt.Errorf("fabric: all %d process numbers are taken: %w", maxProcess, syscall.EAGAIN)
 }
 
-// claimPort claims a port.
-func (c *Claims) claimPort(port int) error {
-	ok, err := c.takePort(port)
-	if err == nil && !ok {
-		err = syscall.EADDRINUSE
-	}
-	if err != nil {
-		return fmt.Errorf("fabric: claim port %d: %w", port, err)
-	}
-	return nil
-}
-
 // freePorts is how many ports there are from FirstFree on.
 const freePorts = MaxPort - FirstFree + 1
 
@@ -222,8 +210,12 @@ func (c *Claims) ClaimPort(port int) (int, error) {
 		// claimed by another process at once.
 		return c.claimFreePort(rand.IntN(freePorts))
 	}
-	if err := c.claimPort(port); err != nil {
-		return 0, err
+	ok, err := c.takePort(port)
+	if err == nil && !ok {
+		err = syscall.EADDRINUSE
+	}
+	if err != nil {
+		return 0, fmt.Errorf("fabric: claim port %d: %w", port, err)
 	}
 	return port, nil
 }

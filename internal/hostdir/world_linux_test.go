@@ -354,7 +354,7 @@ func (m *member) do(c call) {
 		result = n
 		m.claimed(n, had)
 	case "port":
-		err = m.claimPort(c.port)
+		_, err = m.ClaimPort(c.port)
 		result = m.gotPort(c.port, err)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = nil

@@ -31,21 +31,15 @@ func (o *options) fit(n, objects, pes int, anyHeap bool) error {
 }
 
 // mapCommon maps the heap of a PE in the memory that all nodes have in common.
-func (w *World) mapCommon(p *peer, h *hello) error {
+func (w *World) mapCommon(h *hello) (*symheap.Memory, error) {
 	if h.Node < 1 || h.Node > w.spec.Nodes {
-		return fmt.Errorf("its heap: of node %d of %d", h.Node, w.spec.Nodes)
+		return nil, fmt.Errorf("of node %d of %d", h.Node, w.spec.Nodes)
 	}
 	off, n := w.opts.common.Part(h.Node)
 	if h.At < off || h.At > off+int64(n-w.heap.Size) || h.At%symheap.PageBytes != 0 {
-		return fmt.Errorf("its heap: at %d, which is not in the memory for heaps of node %d", h.At, h.Node)
+		return nil, fmt.Errorf("at %d, which is not in the memory for heaps of node %d", h.At, h.Node)
 	}
-	m, err := symheap.MapIn(w.opts.common.File, h.At, w.heap.Size, h.Token)
-	if err != nil {
-		return fmt.Errorf("its heap: %w", err)
-	}
-	p.mem = m
-	p.Reach(m)
-	return nil
+	return symheap.MapIn(w.opts.common.File, h.At, w.heap.Size, h.Token)
 }
 
 // closeCommon closes the memory, if there is any, and returns an error.

@@ -42,7 +42,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 	good := *all[1].hello(0)
 	good.Node = 2
 	p := all[0].peers[1]
-	require.NoError(t, all[0].mapCommon(p, &good))
+	require.NoError(t, all[0].mapPeer(t.Context(), p, &good))
 	all[1].heap.Bytes[8000] = 7
 	require.Equal(t, byte(7), p.mem.Bytes[8000])
 	for name, tt := range map[string]struct {
@@ -60,7 +60,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 	} {
 		h := good
 		tt.change(&h)
-		require.ErrorContains(t, all[0].mapCommon(p, &h), tt.want, name)
+		require.ErrorContains(t, all[0].mapPeer(t.Context(), p, &h), tt.want, name)
 	}
 	mine := all[0].hello(0)
 	good.Common++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
@@ -73,11 +74,13 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	if h.Fence {
 		p.SetFence()
 	}
+	var m *symheap.Memory
+	var err error
 	switch {
 	case w.opts.Strict:
 		return errStrict
 	case w.opts.common != nil:
-		return w.mapCommon(p, h)
+		m, err = w.mapCommon(h)
 	case h.Window != 0:
 		if w.putsTo(h) {
 			w.mu.Lock()
@@ -88,19 +91,16 @@ func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
 	case w.spec.Hops(h.Node) > 1:
 		return errFar
 	case w.opts.inProcess:
-		m := symheap.FindGo(h.Token)
-		if m == nil || len(m.Bytes) != w.heap.Size {
+		if m = symheap.FindGo(h.Token); m == nil || len(m.Bytes) != w.heap.Size {
 			return errors.New("its heap is of another process")
 		}
-		p.Reach(m)
-		return nil
+	default:
+		var f *os.File
+		if f, err = heapmem.Fetch(ctx, w.spec, h.Node, w.port(h.PE), h.Token); err == nil {
+			defer f.Close()
+			m, err = symheap.Map(f, w.heap.Size, h.Token)
+		}
 	}
-	f, err := heapmem.Fetch(ctx, w.spec, h.Node, w.port(h.PE), h.Token)
-	if err != nil {
-		return fmt.Errorf("its heap: %w", err)
-	}
-	defer f.Close()
-	m, err := symheap.Map(int(f.Fd()), w.heap.Size, h.Token)
 	if err != nil {
 		return fmt.Errorf("its heap: %w", err)
 	}

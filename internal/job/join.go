@@ -183,10 +183,8 @@ func (w *World) join(ctx context.Context) error {
 	if err := w.openWindow(ctx); err != nil {
 		return err
 	}
-	if fd, _ := w.heap.File(); fd >= 0 && w.opts.common == nil && w.window == nil {
-		if w.recall, err = heapmem.Lend(w.token, fd); err != nil {
-			return err
-		}
+	if f, _ := w.heap.File(); f != nil && w.opts.common == nil && w.window == nil {
+		w.recall = heapmem.Lend(w.token, f)
 	}
 	ln, err := f.Listen(sdp.Network, ":"+strconv.Itoa(w.port(w.pe)))
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -239,19 +238,13 @@ func (s *Spec) onlyEnd() (e end, w Wire, err error) {
 	return end{}, Wire{}, errors.New("it has no such wire")
 }
 
-// OpenMemory opens the memory of which all ends of the spec are, of option heap. It has room for the heaps of all nodes,
-// which are behind what place leaves to links.
-func (s *Spec) OpenMemory(ctx context.Context) (f *os.File, size int64, place ntbivshmem.Place, err error) {
-	var e end
+// CommonMemory returns the memory of which all ends of the spec are, of option heap: the path of a file, or of a server's
+// socket. The heaps of nodes are behind what place leaves to links. ok is false without that option, or if that says how
+// much of windows is for heaps.
+func (s *Spec) CommonMemory() (path string, server bool, place ntbivshmem.Place, ok bool) {
 	for w := range s.Wires() { // all have the same end
-		e = s.ends[endName(w)]
-		place = e.place(w, s)
+		e := s.ends[endName(w)]
+		path, server, place = e.target, e.kind != "file", e.place(w, s)
 	}
-	if f, size, err = ntbivshmem.OpenMemory(ctx, e.target, e.kind != "file"); err != nil {
-		return nil, 0, place, err
-	}
-	if err := place.CheckHeap(size); err != nil {
-		return nil, 0, place, errors.Join(fmt.Errorf("%s: %w", e.target, err), f.Close())
-	}
-	return f, size, place, nil
+	return path, server, place, place.Heap != 0
 }

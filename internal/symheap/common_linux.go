@@ -30,7 +30,7 @@ const retryClaim = 10 * time.Millisecond
 func NewIn(ctx context.Context, f *os.File, off int64, n, size int, token uint64) (*Memory, error) {
 	for {
 		for at := off; at+int64(size) <= off+int64(n); at += int64(size) {
-			m, err := claim(int(f.Fd()), at, size, token)
+			m, err := claim(f, at, size, token)
 			if err != errTaken {
 				return m, err
 			}
@@ -47,12 +47,13 @@ func NewIn(ctx context.Context, f *os.File, off int64, n, size int, token uint64
 var errTaken = errors.New("another process uses it")
 
 // claim makes a heap of a part of a file that nobody uses.
-func claim(fd int, at int64, size int, token uint64) (m *Memory, err error) {
+func claim(f *os.File, at int64, size int, token uint64) (m *Memory, err error) {
+	fd := int(f.Fd())
 	if err := lockPart(fd, unix.F_WRLCK, at, size); err != nil {
 		return nil, err
 	}
 	if err = lockPart(fd, unix.F_WRLCK, at+mappedAt, size); err == nil {
-		if m, err = zeros(fd, at, size); err == nil {
+		if m, err = zeros(f, at, size); err == nil {
 			m.Mark(token)
 		}
 		err = errors.Join(err, lockPart(fd, unix.F_UNLCK, at+mappedAt, size))
@@ -65,7 +66,8 @@ func claim(fd int, at int64, size int, token uint64) (m *Memory, err error) {
 }
 
 // zeros maps a part of a file, and has it hold zeros.
-func zeros(fd int, at int64, size int) (*Memory, error) {
+func zeros(f *os.File, at int64, size int) (*Memory, error) {
+	fd := int(f.Fd())
 	b, err := mapFile(fd, at, size)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func zeros(fd int, at int64, size int) (*Memory, error) {
 	if unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, int64(size)) != nil {
 		clear(b)
 	}
-	return &Memory{Bytes: b, fd: fd, at: at, maps: true, borrowed: true}, nil
+	return &Memory{Bytes: b, file: f, at: at, maps: true, borrowed: true}, nil
 }
 
 // lockPart locks a part of a file without waiting, or unlocks it.
@@ -103,5 +105,5 @@ func MapIn(f *os.File, at int64, size int, token uint64) (*Memory, error) {
 	if err != nil {
 		return nil, errors.Join(err, lockPart(fd, unix.F_UNLCK, at+mappedAt, size))
 	}
-	return &Memory{Bytes: b, fd: -1, maps: true}, nil
+	return &Memory{Bytes: b, maps: true}, nil
 }

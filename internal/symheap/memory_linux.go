@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
 	"golang.org/x/sys/unix"
@@ -15,11 +16,11 @@ const CanMap = true
 // Memory is a heap, or a mapping of one.
 type Memory struct {
 	Bytes []byte
-	fd    int   // of the memory file; -1 for a mapping of another PE's heap, and for memory that is not mapped
-	at    int64 // where it begins in its file
+	file  *os.File // nil for a mapping of another PE's heap, and for memory that is not mapped
+	at    int64    // where it begins in its file
 	maps  bool
 
-	borrowed bool // fd is the caller's
+	borrowed bool // file is the caller's
 }
 
 // NewMapped makes a heap that other processes can map. It takes address space at
@@ -29,20 +30,21 @@ func NewMapped(size int) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("symmetric heap: %w", err)
 	}
+	f := os.NewFile(uintptr(fd), "shmem-heap")
 	b, err := mapFile(fd, 0, size)
 	if err != nil {
-		unix.Close(fd)
+		f.Close()
 		return nil, err
 	}
-	return &Memory{Bytes: b, fd: fd, maps: true}, nil
+	return &Memory{Bytes: b, file: f, maps: true}, nil
 }
 
-// File returns the descriptor of a heap that others can map, -1 if there is none, and where the heap begins in it.
-func (m *Memory) File() (fd int, at int64) { return m.fd, m.at }
+// File returns the file of a heap that others can map, nil if there is none, and where the heap begins in it.
+func (m *Memory) File() (f *os.File, at int64) { return m.file, m.at }
 
-// Map maps the heap of another PE, whose token it must have. The descriptor may be of anything. It
-// stays the caller's.
-func Map(fd, size int, token uint64) (*Memory, error) {
+// Map maps the heap of another PE, whose token it must have. The file may be anything. It stays the caller's.
+func Map(f *os.File, size int, token uint64) (*Memory, error) {
+	fd := int(f.Fd())
 	if err := checkHeap(fd, size, token); err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func Map(fd, size int, token uint64) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Memory{Bytes: b, fd: -1, maps: true}, nil
+	return &Memory{Bytes: b, maps: true}, nil
 }
 
 // checkHeap refuses a file of which a mapping could fault, or that has another token.
@@ -79,8 +81,8 @@ func (m *Memory) inCore(n int) {
 }
 
 func (m *Memory) Close() {
-	if m.fd >= 0 && !m.borrowed {
-		unix.Close(m.fd)
+	if m.file != nil && !m.borrowed {
+		m.file.Close()
 	}
 	if m.maps {
 		unmapFile(m.Bytes)
@@ -89,4 +91,4 @@ func (m *Memory) Close() {
 }
 
 // plain returns memory of Go's own.
-func plain(b []byte) *Memory { return &Memory{Bytes: b, fd: -1} }
+func plain(b []byte) *Memory { return &Memory{Bytes: b} }

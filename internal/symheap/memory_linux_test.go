@@ -1,6 +1,7 @@
 package symheap
 
 import (
+	"os"
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/shm/memfd"
@@ -15,13 +16,13 @@ func TestAHeapIsFoundByItsToken(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	m.Mark(7)
-	fd, _ := m.File()
-	there, err := Map(fd, size, 7)
+	f, _ := m.File()
+	there, err := Map(f, size, 7)
 	require.NoError(t, err)
 	there.Bytes[5000] = 3
 	require.Equal(t, byte(3), m.Bytes[5000])
 	there.Close()
-	_, err = Map(fd, size, 8)
+	_, err = Map(f, size, 8)
 	require.ErrorContains(t, err, "another heap")
 }
 
@@ -62,9 +63,9 @@ func TestWhatIsNoHeapIsNotMapped(t *testing.T) {
 		"nothing": {func(*testing.T) int { return -1 }, "not sealed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fd := tt.make(t)
-			defer unix.Close(fd)
-			m, err := Map(fd, size, 7)
+			f := os.NewFile(uintptr(tt.make(t)), name)
+			defer f.Close()
+			m, err := Map(f, size, 7)
 			if tt.want == "" {
 				require.NoError(t, err)
 				m.Close()

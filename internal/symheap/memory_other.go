@@ -18,10 +18,10 @@ type Memory struct {
 
 func NewMapped(int) (*Memory, error) { return nil, errors.ErrUnsupported }
 
-// File returns -1.
-func (m *Memory) File() (fd int, at int64) { return -1, 0 }
+// File returns nil.
+func (m *Memory) File() (f *os.File, at int64) { return nil, 0 }
 
-func Map(fd, size int, token uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
+func Map(*os.File, int, uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
 
 func NewIn(context.Context, *os.File, int64, int, int, uint64) (*Memory, error) {
 	return nil, errors.ErrUnsupported
