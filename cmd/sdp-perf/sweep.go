@@ -18,7 +18,7 @@ func (o *options) sweep(ctx context.Context, out io.Writer) error {
 	if o.Size > 0 {
 		sizes = []int{min(o.Size, meter.MaxSize)}
 	}
-	slice := max(o.during(defaultTestTime)/time.Duration(len(sizes)), time.Millisecond)
+	slice := max(cmp.Or(o.Time, defaultTestTime)/time.Duration(len(sizes)), time.Millisecond)
 	return o.withServer(ctx, func(to meter.Target) (err error) {
 		sweep := &report.Sweep{Head: o.head(), Transport: to.Transport}
 		if sweep.Verified, err = o.verified(ctx, to, 1); err != nil {
