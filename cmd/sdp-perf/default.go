@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ func (o *options) compare(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = s.stop(ctx, compareRounds(ctx, s, c, o.during(defaultTotal)))
+	err = s.stop(ctx, compareRounds(ctx, s, c, cmp.Or(o.Time, defaultTotal)))
 	progress("")
 	if len(c.Rows) == 0 { // nothing was measured
 		return err

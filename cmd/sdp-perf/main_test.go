@@ -26,26 +26,14 @@ import (
 	"github.com/ntbnet/ntbnet/internal/perf/report"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/fabrictest"
-	"github.com/ntbnet/ntbnet/internal/testing/ntbdma"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // asProgram makes the test binary behave as sdp-perf. The second process that it
 // starts inherits the variable.
 const asProgram = "SDP_PERF_TEST_AS_PROGRAM"
 
-// withEngine gives the devices of both processes a DMA engine, one of software.
-const withEngine = "SDP_PERF_TEST_WITH_ENGINE"
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		if os.Getenv(withEngine) != "" {
-			around := sdp.Devices{Wrap: ntbdma.Around(ntbdma.Options{Channels: 1})}
-			if _, err := sdp.OpenWith(os.Getenv(spec.EnvFabric), around); err != nil {
-				complain(err)
-				os.Exit(exitFailed)
-			}
-		}
 		main()
 		return
 	}
@@ -264,21 +252,6 @@ func TestEachTestBetweenServerAndClient(t *testing.T) {
 			}
 			srv.interrupt(t)
 		})
-	}
-}
-
-// Where the device has an engine, sweep says from which size on it copies, as the link has measured.
-func TestSweepHasTheCrossover(t *testing.T) {
-	p := newProgram(t, []string{withEngine + "=1"}, "sweep", "-l", "64K", "-t", "0.1")
-	require.Zero(t, p.run(t), p.stderr.String())
-	assert.Regexp(t, `(?m)^To \S+: (from [0-9]+ \S+ on the device's engine copies|the device's engine is never faster)\.$`, p.stderr.String())
-	p = newProgram(t, []string{withEngine + "=1"}, "sweep", "-l", "64K", "-t", "0.1", "-J")
-	require.Zero(t, p.run(t), p.stderr.String())
-	var s report.Sweep
-	require.NoError(t, json.Unmarshal(p.stdout.Bytes(), &s))
-	require.NotEmpty(t, s.Crossovers)
-	for _, c := range s.Crossovers {
-		assert.NotEmpty(t, c.Points)
 	}
 }
 

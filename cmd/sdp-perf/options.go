@@ -98,11 +98,8 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.svg, "svg", "", "draw a picture of the test into `FILE`")
 	fs.StringVar(&o.logfile, "logfile", "", "append what is printed to `FILE` instead")
 	fs.IntVar(&o.timeout, "connect-timeout", connectTimeout, "milliseconds to connect")
-	family := func(family string) func(string) error {
-		return func(string) error { o.family = family; return nil }
-	}
-	fs.BoolFuncP("version4", "4", "by TCP, IPv4 alone", family("4"))
-	fs.BoolFuncP("version6", "6", "by TCP, IPv6 alone", family("6"))
+	fs.BoolFuncP("version4", "4", "by TCP, IPv4 alone", func(string) error { o.family = "4"; return nil })
+	fs.BoolFuncP("version6", "6", "by TCP, IPv6 alone", func(string) error { o.family = "6"; return nil })
 	fs.BoolVarP(&o.verbose, "verbose", "V", false, "print the version and the machine too")
 	fs.StringVar(&o.stamps, "timestamps", "", "begin each line with the time, by a `FORMAT` of strftime")
 	fs.Lookup("timestamps").NoOptDefVal = "%c "
@@ -207,7 +204,7 @@ func (o *options) complete(fs *pflag.FlagSet) error {
 		o.Bytes = uint64(min(o.blocks*float64(o.Size), 1<<62))
 	}
 	if o.Bytes == 0 {
-		o.Time = o.during(defaultTestTime)
+		o.Time = cmp.Or(o.Time, defaultTestTime)
 	}
 	switch o.Test {
 	case meter.Loaded:
@@ -226,9 +223,6 @@ func (o *options) complete(fs *pflag.FlagSet) error {
 	}
 	return nil
 }
-
-// during returns the time of a test that has parts.
-func (o *options) during(usual time.Duration) time.Duration { return cmp.Or(o.Time, usual) }
 
 // runTool runs what users of the tool ask for.
 func runTool(ctx context.Context, args []string, out io.Writer) error {

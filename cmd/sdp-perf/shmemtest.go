@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -245,7 +246,7 @@ func (o *options) measureSHMEM(ctx context.Context, out io.Writer) error {
 	var err error
 	for strict, list := range []*[]report.SHMEMItem{&rep.Mapped, &rep.Requests} {
 		if err == nil {
-			err = runElements(ctx, o.Streams, strict == 1, o.during(defaultTestTime)/2, func(r report.SHMEMItem) {
+			err = runElements(ctx, o.Streams, strict == 1, cmp.Or(o.Time, defaultTestTime)/2, func(r report.SHMEMItem) {
 				progress("shmem: " + r.Item)
 				*list = append(*list, r)
 			})

@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
 	"github.com/ntbnet/ntbnet/internal/perf/report"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // sweep measures round trips by size. Without --json it prints NetPIPE's columns: bytes, Mbit/s
@@ -20,7 +18,7 @@ func (o *options) sweep(ctx context.Context, out io.Writer) error {
 	if o.Size > 0 {
 		sizes = []int{min(o.Size, meter.MaxSize)}
 	}
-	slice := max(o.during(defaultTestTime)/time.Duration(len(sizes)), time.Millisecond)
+	slice := max(cmp.Or(o.Time, defaultTestTime)/time.Duration(len(sizes)), time.Millisecond)
 	return o.withServer(ctx, func(to meter.Target) (err error) {
 		sweep := &report.Sweep{Head: o.head(), Transport: to.Transport}
 		if sweep.Verified, err = o.verified(ctx, to, 1); err != nil {
@@ -38,21 +36,9 @@ func (o *options) sweep(ctx context.Context, out io.Writer) error {
 				}
 			}
 		}
-		if f, opened := sdp.Open(""); to.Transport == "sdp" && opened == nil {
-			sweep.Crossovers = f.Crossovers()
-			f.Close()
-		}
 		sweep.Fail(err)
 		if o.json {
 			err = cmp.Or(err, report.WriteJSON(out, sweep))
-		}
-		for _, c := range sweep.Crossovers {
-			if text := "the device's engine is never faster"; !o.json {
-				if c.Threshold > 0 {
-					text = fmt.Sprintf("from %s on the device's engine copies", meter.SizeText(c.Threshold))
-				}
-				fmt.Fprintf(os.Stderr, "To %s: %s.\n", c.Peer, text)
-			}
 		}
 		return cmp.Or(err, o.draw(sweep.Picture()))
 	})

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -312,24 +311,16 @@ func converse(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.Close()
-	return echo(ctx, c)
-}
-
-// echo sends a byte and reads it back.
-func echo(ctx context.Context, c net.Conn) error {
 	deadline, _ := ctx.Deadline()
-	if err := c.SetDeadline(deadline); err != nil {
-		return err
-	}
 	b := []byte{42}
-	if _, err := c.Write(b); err != nil {
-		return err
+	if err = c.SetDeadline(deadline); err == nil {
+		_, err = c.Write(b)
 	}
-	if _, err := io.ReadFull(c, b); err != nil {
-		return err
+	if err == nil {
+		_, err = io.ReadFull(c, b)
 	}
-	if b[0] != 42 {
-		return fmt.Errorf("sent byte 42, and got %d", b[0])
+	if err == nil && b[0] != 42 {
+		err = fmt.Errorf("sent byte 42, and got %d", b[0])
 	}
-	return nil
+	return err
 }

@@ -4,15 +4,13 @@ import (
 	"fmt"
 
 	"github.com/ntbnet/ntbnet/internal/perf/meter"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // Sweep has round trips by size.
 type Sweep struct {
 	Head
-	Transport  string          `json:"transport"`
-	Points     []SweepPoint    `json:"points"`
-	Crossovers []sdp.Crossover `json:"crossovers"` // of devices with an engine that copies
+	Transport string       `json:"transport"`
+	Points    []SweepPoint `json:"points"`
 }
 
 // SweepPoint is a size.
