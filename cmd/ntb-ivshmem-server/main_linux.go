@@ -19,12 +19,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const usageHead = `ntb-ivshmem-server hands out memory to virtual machines and processes of the host,
-so that SDP runs between them. It speaks the protocol of QEMU's ivshmem-server.
+const usageHead = `ntb-ivshmem-server hands out memory to virtual machines and processes of the
+host, so that SDP runs between them. It speaks the protocol of QEMU's
+ivshmem-server.
 
 Usage: ntb-ivshmem-server [flags] SOCKET ...
 
-Each SOCKET is a path, and has a memory of its own: one bridge, between two ends.
+Each SOCKET is a path, and has a memory of its own: a bridge between two ends.
 
 A bridge between a virtual machine and this host:
   ntb-ivshmem-server /run/lab.sock
@@ -33,11 +34,12 @@ A bridge between a virtual machine and this host:
 On the host, and in the virtual machine (lspci -D shows the address):
   SDP_FABRIC='line:lab?node=1&nodes=2&right=ivshmem:/run/lab.sock' server
   SDP_FABRIC='line:lab?node=2&nodes=2&left=ivshmem:0000:00:03.0' client
-The function is bound to vfio-pci there, with an IOMMU. Without one, ivshmem:0000:00:03.0,poll
-uses a function that has no driver, and polls.
+The function is bound to vfio-pci there, with an IOMMU. Without one,
+ivshmem:0000:00:03.0,poll uses a function that has no driver, and polls.
 
 A machine with an ivshmem-plain, which has no interrupts, beside them:
-  truncate -s 64M /dev/shm/lab; ntb-ivshmem-server --file /dev/shm/lab --peers 6 SOCKET
+  truncate -s 64M /dev/shm/lab
+  ntb-ivshmem-server --file /dev/shm/lab --peers 6 SOCKET
   qemu-system-x86_64 ... -device ivshmem-plain,memdev=lab \
     -object memory-backend-file,id=lab,share=on,mem-path=/dev/shm/lab,size=64M
 
@@ -45,7 +47,8 @@ Flags:
 `
 
 const usageTail = `
-Exit status: 0 after SIGTERM or SIGINT; 1 if a listener failed; 2 if it could not start.
+Exit status: 0 after SIGTERM or SIGINT; 1 if a listener failed; 2 if it could
+not start.
 `
 
 // Exit statuses.

@@ -43,9 +43,9 @@ type command struct {
 // commands returns all commands.
 func commands() []command {
 	return []command{
-		{"ls", "", "show fabrics, processes, ports and connections of this machine", show(list)},
+		{"ls", "", "show fabrics, processes, ports and connections here", show(list)},
 		{"doctor", "", "find out whether SDP works here, and what to do if not", show(examine)},
-		{"topology", "", "show nodes, links, routes and forwarders of a ring, line or mesh that runs", show(topology)},
+		{"topology", "", "show nodes, links and routes of a ring, line or mesh", show(topology)},
 		{"top", "", "show connections, and what goes over them a second", show(top)},
 		{"selftest", "[END]", "test a wire between two hosts, run at both", selfTest},
 	}

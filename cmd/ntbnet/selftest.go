@@ -18,20 +18,23 @@ import (
 )
 
 const selftestHelp = `
-Each of the two hosts runs it, and waits for the other. END is this host's end of the wire, as in
-SDP_FABRIC, which counts if there is none; "ntb" if that is not set either:
+Each of the two hosts runs it, and waits for the other. END is this host's end
+of the wire, as in SDP_FABRIC, which counts if there is none; "ntb" if that is
+not set either:
   ntb                    the only bridge of the kernel (module ntb_cdev)
   ntb:0000:b1:00.0       that one
-  ivshmem:0000:00:03.0, ivshmem:/run/lab.sock, file:/PATH   with --node 1 or --node 2
+  ivshmem:0000:00:03.0, ivshmem:/run/lab.sock, file:/PATH   with --node 1 or 2
 No other process may have the wire meanwhile.
 
-Checks: payload arrives before its word, and the word before its doorbell; a word leaves at once
-(times there and back); how fast each kind of store is; no doorbell is lost (times from the ring to
-the answer by a word); an end of the link shows, and leaves nothing behind. To see what a lost link
-does, cut the cable or kill one side meanwhile: the other one must end within seconds.
+Checks: payload arrives before its word, and the word before its doorbell; a
+word leaves at once (times there and back); how fast each kind of store is; no
+doorbell is lost (times from the ring to the answer by a word); an end of the
+link shows, and leaves nothing behind. To see what a lost link does, cut the
+cable or kill one side meanwhile: the other one must end within seconds.
 
-Exit status: 0 if all checks passed at both ends; 1 if one failed, the other side did not come,
-or the link was lost; 2 if the arguments are wrong, or the wire cannot be used or is in use.
+Exit status: 0 if all checks passed at both ends; 1 if one failed, the other
+side did not come, or the link was lost; 2 if the arguments are wrong, or the
+wire cannot be used or is in use.
 `
 
 // options are the parsed command line.

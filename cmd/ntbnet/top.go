@@ -43,7 +43,7 @@ const screen = "\x1b[H\x1b[J"
 
 // top shows connections and their rates, on a terminal until it is interrupted.
 func top(ctx context.Context, c *command, args []string, out io.Writer) error {
-	fs := c.flagSet(out, "\nEach end of a connection is a line: the process, the address of its end, the other end, bytes read and written\na second, the path of most bytes written, and how often a second it slept for data or room.\n")
+	fs := c.flagSet(out, "\nEach end of a connection is a line: the process, the address of its end, the\nother end, bytes read and written a second, the path of most bytes written, and\nhow often a second it slept for data or room.\n")
 	name := fs.String("fabric", "", "one `FABRIC` only (default as in ntbnet ls)")
 	interval := fs.Duration("interval", time.Second, "between two looks, 10ms to 1h")
 	count := fs.Int("count", 0, "end after `N` tables (default 1, on a terminal none)")

@@ -40,10 +40,10 @@ func (o *options) parse(args []string, out io.Writer) (fs *pflag.FlagSet, err er
 	return fs, o.check(fs)
 }
 
-const helpHead = `sdp-perf measures SDP beside loopback TCP and Unix sockets. Its flags are iperf3's.
+const helpHead = `sdp-perf measures SDP beside loopback TCP and Unix sockets, with iperf3's flags.
 
 Usage:
-  sdp-perf                        all three between two processes of this machine
+  sdp-perf                        all three between processes of this machine
   sdp-perf TEST [flags]           one test between two processes of this machine
   sdp-perf -s [flags]             a server
   sdp-perf -c HOST [TEST] [flags] one test with that server (default bw)
@@ -52,12 +52,12 @@ Tests:
 `
 
 const helpEnd = `
-Times are seconds, or have a unit: 300ms. Numbers may end in K, M, G or T: powers of
-1024 for bytes, of 1000 for rates. SDP_FABRIC names the fabric, or else
-/etc/ntbnet/fabric. Each run first checks every byte of some MiB both ways.
+Times are seconds, or have a unit: 300ms. Numbers may end in K, M, G or T:
+powers of 1024 for bytes, of 1000 for rates. SDP_FABRIC names the fabric, or
+else /etc/ntbnet/fabric. Each run first checks every byte of some MiB both ways.
 
-Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot be
-listened on or dialled among it; 130 when interrupted.
+Exit status: 0; 1 when something failed; 2 for bad input, an address that cannot
+be listened on or dialled among it; 130 when interrupted.
 `
 
 // seconds returns what parses seconds, or a time with a unit.

@@ -30,7 +30,7 @@ const (
 var tests = [][2]string{
 	{meter.Bandwidth, "one way, as fast as possible, or at a rate (-b)"},
 	{meter.Latency, "round trips, one after the other"},
-	{meter.Loaded, "round trips that begin at a set rate (-b, per second), timed since they\n           were due; the client polls the clock, and so takes a processor"},
+	{meter.Loaded, "round trips that begin at a set rate (-b, per second), timed since\n           they were due; the client polls the clock, and so takes a processor"},
 	{meter.Connect, "connect, request, response, close"},
 	{sweepTest, "round trips by size, 1 B to 8 MiB, as NetPIPE's file has them"},
 	{shmemTest, "put, get, atomics and barriers of package shmem, between -P processes"},

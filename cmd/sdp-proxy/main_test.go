@@ -97,15 +97,6 @@ func TestHelpTellsAllFlagsAndIsNoError(t *testing.T) {
 			t.Errorf("the help does not tell %q", want)
 		}
 	}
-	for _, more := range []string{"check", "status"} {
-		_, help, _ := runProxy(more, "--help")
-		stdout += help
-	}
-	for line := range strings.Lines(stdout) {
-		if len(strings.TrimSuffix(line, "\n")) > 80 {
-			t.Errorf("%d columns: %q", len(line)-1, line)
-		}
-	}
 }
 
 func TestVersionIsNoError(t *testing.T) {

@@ -13,17 +13,21 @@ import (
 	"github.com/ntbnet/ntbnet/internal/tun"
 )
 
-const usageHead = `sdp-tun carries IP packets between the nodes of a fabric, for programs that cannot be changed.
+const usageHead = `sdp-tun carries IP packets between the nodes of a fabric, for programs that
+cannot be changed.
 
 Usage: sdp-tun [setup | remove | hosts] [flags]
 
-The fabric is that of SDP_FABRIC or /etc/ntbnet/fabric. It has several nodes. Each node
-has a TUN device for each other node, and node n has address n of each network: with
-the defaults node 2 is 10.77.0.2 and fd77::2, and device sdp2 leads there. All nodes have
-the same networks and MTU. A device has a carrier while its node is there.
+The fabric is that of SDP_FABRIC or /etc/ntbnet/fabric. It has several nodes.
+Each node has a TUN device for each other node, and node n has address n of each
+network: with the defaults node 2 is 10.77.0.2 and fd77::2, and device sdp2
+leads there. All nodes have the same networks and MTU. A device has a carrier
+while its node is there.
 
-Devices are made at the start, by root, and end with the process. Those of setup stay:
-  sdp-tun setup --user NAME    makes and configures them, for a user without capabilities
+Devices are made at the start, by root, and end with the process. Those of setup
+stay:
+  sdp-tun setup --user NAME    makes and configures them, for a user without
+                               capabilities
   sdp-tun remove               removes them
 Names for all nodes, as in ping node2, in the form of /etc/hosts:
   sdp-tun hosts >>/etc/hosts
@@ -39,8 +43,9 @@ Flags:
 `
 
 const usageTail = `
-Exit status: 0 after SIGTERM or SIGINT, and of setup, remove and hosts; 1 if it could not go on, as
-when a device was removed, renamed or set down; 2 if it could not start.
+Exit status: 0 after SIGTERM or SIGINT, and of setup, remove and hosts; 1 if it
+could not go on, as when a device was removed, renamed or set down; 2 if it
+could not start.
 `
 
 // options are the parsed command line.

@@ -22,7 +22,7 @@ import (
 
 const usageHead = `shmemrun starts the PEs of an OpenSHMEM job on this machine.
 
-Usage: shmemrun [-n N] [FLAGS] PROGRAM [ARGUMENTS...] [: -n N PROGRAM [ARGUMENTS...]]...
+Usage: shmemrun [-n N] [FLAGS] PROGRAM [ARGS...] [: -n N PROGRAM [ARGS...]]...
 
 Examples:
   shmemrun -n 4 ./prog              # four PEs
@@ -39,24 +39,24 @@ As for mpirun, flags may have one dash, -np is -n, --tag-output is --prefix,
 --timeout takes seconds without a unit, and --oversubscribe has no effect: it is
 always so. Only -n, -x and --wdir may follow a colon.
 
-Hosts are nodes of a new fabric, all on this machine. PEs are placed in blocks, or
-in turn by --map-by node; srun says --distribution block and cyclic. A host file
-is as for mpiexec.hydra's -f: lines NAME or NAME:COUNT, begun again for further
-PEs. Its names only tell the hosts apart.
+Hosts are nodes of a new fabric, all on this machine. PEs are placed in blocks,
+or in turn by --map-by node; srun says --distribution block and cyclic. A host
+file is as for mpiexec.hydra's -f: lines NAME or NAME:COUNT, begun again for
+further PEs. Its names only tell the hosts apart.
 
-Each PE has SHMEM_PE, SHMEM_NPES and SHMEM_JOB in its environment, and SDP_FABRIC:
-without hosts what is there already, else a fabric of the job's own. PE 0 gets the
-standard input, the others an empty one.
+Each PE has SHMEM_PE, SHMEM_NPES and SHMEM_JOB in its environment, and
+SDP_FABRIC: without hosts what is there already, else a fabric of the job's own.
+PE 0 gets the standard input, the others an empty one.
 
-Signals: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to all
-PEs. A second INT or TERM ends the job. If a PE fails, the others are ended: TERM,
-and KILL after the grace time.
+Signals: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to
+all PEs. A second INT or TERM ends the job. If a PE fails, the others are ended:
+TERM, and KILL after the grace time.
 
-Exit status: 0 if all PEs' is; else that of the PE which failed first, 128 and the
-signal's number if a signal killed it; 1 if one exited before it joined and others
-wait for it. When a PE has failed, those that notice are not ended before they
-have said so. 124 after --timeout, 126 if PROGRAM cannot be run, 127 if it is not
-found, 2 if the command line, the host file or SDP_FABRIC is wrong.
+Exit status: 0 if all PEs' is; else that of the PE which failed first, 128 and
+the signal's number if a signal killed it; 1 if one exited before it joined and
+others wait for it. When a PE has failed, those that notice are not ended before
+they have said so. 124 after --timeout, 126 if PROGRAM cannot be run, 127 if it
+is not found, 2 if the command line, the host file or SDP_FABRIC is wrong.
 `
 
 // options are the parsed command line.

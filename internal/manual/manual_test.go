@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -86,7 +87,8 @@ func TestPagesOfAllCommands(t *testing.T) {
 	})
 }
 
-// flagsIn returns the flags that a help has, by another way than parseHelp: the first of a line.
+// flagsIn returns the flags that a help has, by another way than parseHelp: the first of a line. It checks that the help
+// fits a terminal of 80 columns.
 func flagsIn(t *testing.T, binary string, q, p *page) (all []string) {
 	t.Helper()
 	var words []string
@@ -95,6 +97,11 @@ func flagsIn(t *testing.T, binary string, q, p *page) (all []string) {
 	}
 	out, err := exec.Command(binary, append(words, "--help")...).Output()
 	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		if p.name != "sdp-run" { // whose help is still wider
+			assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, "%s: columns of %q", q.name, line)
+		}
+	}
 	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, |    )(--[\w-]+)`).FindAllStringSubmatch(string(out), -1) {
 		all = append(all, m[1])
 	}
