@@ -27,7 +27,7 @@ Usage: sdp-run [FLAGS] PROGRAM [ARGUMENTS...]
 Examples:
   sdp-run -- redis-server --port 7000 &
   sdp-run -- redis-benchmark -p 7000
-  sdp-run --log connections iperf3 -c localhost   # what goes by SDP, and what not
+  sdp-run --log connections iperf3 -c localhost   # says what goes by SDP
 
 Flags, before PROGRAM:
 `
@@ -45,8 +45,8 @@ WAY is sdp or tcp. END is connect, accept or both. PROGRAM is the name of the
 program, as in a shell's pattern. ADDRESS, which may have a length in bits, and
 PORTS are those of the server.
 
-SDP_FABRIC names the fabric, as for all programs. Programs that this one starts are
-run in the same way.
+SDP_FABRIC names the fabric, as for all programs. Programs that this one
+starts are run in the same way.
 
 Exit status: that of PROGRAM; 2 if the command line or a rule is wrong, 126 if
 PROGRAM cannot be run, 127 if it is not found.

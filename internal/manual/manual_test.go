@@ -98,9 +98,7 @@ func flagsIn(t *testing.T, binary string, q, p *page) (all []string) {
 	out, err := exec.Command(binary, append(words, "--help")...).Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(out)) {
-		if p.name != "sdp-run" { // whose help is still wider
-			assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, "%s: columns of %q", q.name, line)
-		}
+		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, "%s: columns of %q", q.name, line)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, |    )(--[\w-]+)`).FindAllStringSubmatch(string(out), -1) {
 		all = append(all, m[1])
