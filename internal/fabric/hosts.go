@@ -41,8 +41,6 @@ type hosts struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
 	begun    time.Time      // immutable
-	// direct is directWithin. A test may change it before the first dial.
-	direct time.Duration
 	// plan is the fabric as the owner of this host's links defines it. For the
 	// owner it is its own spec. For a member it is the member's spec, completed
 	// once it has met the owner. After that it does not change.
@@ -113,7 +111,7 @@ func openMemHosts(spec *spec.Spec, hub *MemHosts) (*hosts, error) {
 // of err, connect reaches the process that already has the number, and newHosts
 // returns the reason.
 func newHosts(own *spec.Spec, s registry, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: own, registry: s, begun: time.Now(), direct: directWithin, changed: make(chan struct{}), members: map[int]*nodeLink{}}
+	h := &hosts{spec: own, registry: s, begun: time.Now(), changed: make(chan struct{}), members: map[int]*nodeLink{}}
 	if !own.IsMember() {
 		h.plan.Store(own)
 	}

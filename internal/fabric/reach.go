@@ -86,7 +86,7 @@ func (h *hosts) soon(node int) bool {
 			}
 			h.step(l, found)
 		}
-		soon = soon || l.err == nil && time.Since(l.since) < h.direct
+		soon = soon || l.err == nil && time.Since(l.since) < directWithin
 	}
 	return soon
 }

@@ -24,22 +24,14 @@ func ForDirectory(text string) (*Spec, error) {
 // directory.
 func TopologyName(spec string) (kind, name string, err error) {
 	rest, _, _ := strings.Cut(spec, "?")
-	kind, name, _ = strings.Cut(rest, ":")
-	if kind == BridgeKind {
-		s := &Spec{}
-		if err := s.nameBridge(name); err != nil {
-			return "", "", fmt.Errorf("fabric %q: %w", spec, err)
-		}
-		return s.Kind, s.Name, nil
-	}
-	if !IsTopology(kind) {
+	if kind, _, _ := strings.Cut(rest, ":"); !IsTopology(kind) && kind != BridgeKind {
 		return "", "", fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
 	}
-	if IsPath(name) {
-		name, err = checkPath(name)
-		return kind, name, err
+	s, err := parseName(rest)
+	if err != nil {
+		return "", "", err
 	}
-	return kind, name, CheckName(name)
+	return s.Kind, s.Name, nil
 }
 
 // ForTopology returns as much of a spec of several hosts as it takes to find them.
