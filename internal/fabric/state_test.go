@@ -5,7 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/ntbnet/ntbnet/internal/greeting"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/stretchr/testify/require"
 )
@@ -349,4 +352,21 @@ func TestSeedsFindFaultsOfLinks(t *testing.T) {
 		wrong, _ := explore.Small(newWire(fl, 3), moreThanStates)
 		return wrong
 	})
+}
+
+// A node that did not fit is asked again for a dial that begins later, as another process may be there now.
+func TestAMisfitIsTriedAgain(t *testing.T) {
+	h := &hosts{changed: make(chan struct{})}
+	l := &nodeLink{wire: spec.Wire{Number: 1}, to: 2, state: down, err: greeting.ErrMismatch, since: time.Now(), by: socketWire{h}, hurry: make(chan struct{}, 1)}
+	h.links = []*nodeLink{l}
+	require.False(t, h.retry(2, l.since.Add(-time.Second)), "it was tried since the dial began")
+	require.Empty(t, l.hurry)
+	require.False(t, h.retry(3, l.since.Add(time.Second)), "another node")
+	require.True(t, h.retry(2, l.since.Add(time.Second)))
+	require.Len(t, l.hurry, 1, "it is tried now")
+	require.True(t, h.retry(2, l.since.Add(time.Second)), "a second dial does not wait for the first one")
+	require.True(t, h.step(l, ask))
+	require.True(t, h.retry(2, l.since.Add(-time.Second)), "it is being tried")
+	require.True(t, h.step(l, agreed))
+	require.NoError(t, l.err, "an error ends with its neighbour")
 }

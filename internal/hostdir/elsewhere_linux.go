@@ -63,7 +63,7 @@ func Elsewhere(until time.Time) (uses []Use) {
 	}
 	uses = uses[:min(len(uses), mostUses)]
 	if len(sockets) > 0 {
-		now := cableSockets() // without those that were closed meanwhile
+		now := cableSockets() // a socket that has been closed since is not counted
 		maps.DeleteFunc(sockets, func(name string, _ bool) bool { return !now[name] })
 	}
 	if len(sockets) > 0 {

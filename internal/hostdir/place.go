@@ -49,7 +49,7 @@ type Holding struct {
 
 // Use says who uses a directory of a fabric, and whose that is.
 type Use struct {
-	Path string // of the directory; empty for those that this user may not look at
+	Path string // of the directory; empty if this user may not read which it is
 	Text string
 }
 

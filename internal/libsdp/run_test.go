@@ -240,6 +240,14 @@ func TestStreamsOfBothEndsArrive(t *testing.T) {
 	r.bySDP(3) // of larger ones, an end may have sent all before the other one is met
 }
 
+func TestWhatIsSmallStaysTCP(t *testing.T) {
+	r := newRunner(t)
+	at, port := freePort(t)
+	r.serve(at, "python3", "-c", talker, "accept", port, "10000")
+	assert.Equal(t, "same\n", r.run("python3", "-c", talker, "connect", port, "10000"))
+	assert.Empty(t, r.said(), "the ends have not met")
+}
+
 func TestRulesKeepConnectionsOnTCP(t *testing.T) {
 	r := newRunner(t)
 	r.more = []string{"--smallest", "1"}

@@ -21,7 +21,7 @@ type Process struct {
 	Topology    string            `json:"topology,omitempty"`     // "shm", "ring", "line" or "mesh"
 	Nodes       int               `json:"nodes,omitempty"`        // of the plan; 0 while a member does not know it
 	Lanes       int               `json:"lanes,omitempty"`        // likewise
-	Messages    int               `json:"messages,omitempty"`     // version of those that open connections; 0 if it does not say
+	Messages    int               `json:"messages,omitempty"`     // version of the messages that open connections; 0 if the program is too old to say it
 	Uptime      float64           `json:"uptime_s,omitempty"`     // since it joined
 	CPU         float64           `json:"cpu_s,omitempty"`        // processor time since it started; 0 if not known
 	Refused     uint64            `json:"refused,omitempty"`      // how many processes it refused because they do not fit

@@ -138,7 +138,7 @@ static void go_on(void) {
 }
 
 static void in_child(void) {
-  if (sdp.library != NULL)
+  if (sdp.handle != NULL)
     sdp_off = 1;
   for (struct conn *c = all; c != NULL; c = c->next)
     c->sdp = -1;

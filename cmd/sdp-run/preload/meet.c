@@ -55,8 +55,8 @@ static int64_t seconds(void) {
 /* load loads libsdp, which is beside this library. Dispositions of signals that Go takes are put back. */
 static int load(void) {
   static int tried;
-  if (sdp.library != NULL || tried || sdp_off)
-    return sdp.library != NULL && !sdp_off;
+  if (sdp.handle != NULL || tried || sdp_off)
+    return sdp.handle != NULL && !sdp_off;
   tried = 1;
   struct rlimit space;
   if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < ROOM) { /* Go's runtime would end the program */
@@ -94,7 +94,7 @@ static int load(void) {
       before[i].sa_flags |= SA_ONSTACK;
     REAL(sigaction)(theirs[i], &before[i], NULL);
   }
-  sdp.library = l;
+  sdp.handle = l;
   return 1;
 }
 
@@ -247,7 +247,7 @@ static int listens(void) {
   char name[64];
   int h = load() ? sdp.listen("sdp", ":0", 0) : -1;
   if (h < 0 || sdp.name(h, SDP_LOCAL, name, sizeof name) < 0) {
-    if (sdp.library != NULL)
+    if (sdp.handle != NULL)
       say(PROBLEM, -1, "connections stay TCP: %s", sdp.error());
     return 0;
   }

@@ -24,10 +24,9 @@ struct way {
   _Atomic uint64_t word;    /* bytes written by SDP, times 2, plus WOKEN */
   _Atomic uint64_t tcp_end; /* bytes by TCP, up to the end of the last phase by TCP that has ended */
   _Atomic uint64_t sdp_end; /* likewise by SDP */
-  _Atomic uint64_t promised; /* no phase by TCP ends before so many bytes by TCP; stored before they are sent */
   _Atomic uint32_t phase;   /* which the writer is in; stored behind the end of the one before */
   _Atomic uint32_t writing; /* 1 while the writer may write by SDP; pairs with refused */
-  char apart[80];
+  char apart[88];
   /* The reader stores these. */
   _Atomic uint64_t received; /* bytes by TCP that it has taken, as of its last read */
   _Atomic uint32_t reached; /* the phase that the reader is in */
@@ -70,7 +69,6 @@ struct end {
   /* writing guards the following. */
   uint64_t sent; /* bytes by TCP, but for wake bytes */
   uint64_t put;  /* bytes by SDP */
-  uint64_t promised;
   uint32_t phase;
   int sending;     /* threads that send by TCP now */
   int stays;       /* this direction stays by TCP */
@@ -125,7 +123,7 @@ void meet_plain(struct conn *c, const char *why);
 extern pthread_mutex_t meeting; /* locked before the table's lock */
 extern int sdp_off; /* this process cannot use libsdp */
 extern struct sdp_calls {
-  void *library; /* NULL until it is loaded */
+  void *handle; /* of libsdp; NULL until it is loaded */
   int (*dial)(const char *, const char *, long long);
   int (*listen)(const char *, const char *, int);
   int (*accept)(int);

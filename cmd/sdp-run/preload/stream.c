@@ -94,15 +94,6 @@ static size_t rest(const struct cursor *k, struct msghdr *m, struct iovec v[PIEC
   return n;
 }
 
-/* cut shortens a message to n bytes. */
-static void cut(struct msghdr *m, size_t n) {
-  for (size_t i = 0; i < m->msg_iovlen; i++) {
-    if (m->msg_iov[i].iov_len > n)
-      m->msg_iov[i].iov_len = n;
-    n -= m->msg_iov[i].iov_len;
-  }
-}
-
 /* send_by_tcp and receive_by_tcp take the call that costs less for one buffer. */
 static ssize_t send_by_tcp(int fd, const struct msghdr *m, int flags) {
   return m->msg_iovlen == 1 ? REAL(sendto)(fd, m->msg_iov->iov_base, m->msg_iov->iov_len, flags, NULL, 0) : REAL(sendmsg)(fd, m, flags);
@@ -263,21 +254,13 @@ static ssize_t step(struct conn *c, int fd, struct cursor *k, int flags, int *go
     struct iovec v[PIECES];
     rest(k, &m, v);
     struct way *in = atomic_load(&c->state) == UP ? way_in(c) : NULL;
-    uint64_t sure = UINT64_MAX; /* bytes by TCP of which the first ones are the program's */
-    if (in != NULL) {
-      sure = atomic_load(&in->promised); /* before phase: of the reader's phase, or an earlier one */
-      sure = sure > e->received && atomic_load(&in->phase) == e->reached ? sure - e->received : 0;
-    }
-    if (sure > 0 && !peek) {
-      cut(&m, sure);
+    if (in == NULL && !peek) { /* all bytes by TCP are the program's */
       ssize_t n = receive_by_tcp(fd, &m);
       if (n > 0) {
         took(e, in, n);
         advance(k, n);
       }
-      if (n > 0 || in == NULL)
-        return n;
-      rest(k, &m, v);
+      return n;
     }
     ssize_t n = REAL(recvmsg)(fd, &m, MSG_PEEK | MSG_DONTWAIT);
     int error = errno;
@@ -438,8 +421,8 @@ static int little(struct conn *c, size_t n) {
    behind other bytes. */
 static int to_sdp(struct conn *c, int fd, size_t n) {
   struct end *e = c->end;
-  if (e->stays || e->sending > 0 || e->sent < e->promised || atomic_load(&c->state) != UP ||
-      !atomic_load(&c->page->ready[!c->which]) || little(c, n))
+  if (e->stays || e->sending > 0 || atomic_load(&c->state) != UP || !atomic_load(&c->page->ready[!c->which]) ||
+      little(c, n))
     return 0;
   struct way *out = way_out(c);
   if (atomic_load(&out->refused) || atomic_load(&out->reached) != e->phase)
@@ -520,10 +503,6 @@ ssize_t stream_write(struct conn *c, int fd, const struct iovec *iov, int count,
   if (k.left == 0 && all > 0) {
     pthread_mutex_unlock(&e->writing);
     return all;
-  }
-  if (e->sending == 0 && e->sent + k.left > e->promised && k.left < smallest && atomic_load(&c->state) == UP) {
-    e->promised = e->sent + k.left;
-    atomic_store(&way_out(c)->promised, e->promised);
   }
   e->sending++;
   pthread_mutex_unlock(&e->writing);

@@ -311,7 +311,7 @@ func TestNoTextOfAPictureIsOverAnother(t *testing.T) {
 	}
 }
 
-// Numbers of axes are those that people write, as long as they have room.
+// The numbers of an axis have no exponent, as 10000 and not 1e+04, unless they are too long for the picture.
 func TestAxesHaveNumbersThatPeopleWrite(t *testing.T) {
 	until := func(end time.Duration) Chart {
 		r := result(meter.Bandwidth, false, false)
