@@ -403,16 +403,22 @@ func readRows() (map[string]row, error) {
 func TestMany(t *testing.T) {
 	quiet(t)
 	const n = 64
-	for i, want := range [][2]float64{{97, 96}, {94, 94}} { // of windows of 2 and 1 MiB; the order of goroutines is worth 1 %
+	for i, want := range [][2]float64{{98, 97}, {95, 95}} { // of windows of 2 and 1 MiB
 		for j, window := range []int{2, 1} {
 			s := spins[i]
-			open(t, bed{link: gen3x8, nodes: 2, window: window * mega, spin: s.spin, poll: 5 * rough}, func(w *world) {
-				rate, slowest := w.many(n)
-				t.Logf("%s, %d connections, window of %d MiB: %.1f %%, the slowest has %.0f %% of its share", s.name, n, window, rate, slowest)
-				if rate < want[j] || slowest < 90 {
-					t.Errorf("want %g and 90", want[j])
-				}
-			})
+			var rates, shares []float64
+			for len(rates) == 0 || len(rates) < 3 && (rates[0] < want[j] || shares[0] < 90) { // the order of goroutines is worth 1 %
+				open(t, bed{link: gen3x8, nodes: 2, window: window * mega, spin: s.spin, poll: 5 * rough}, func(w *world) {
+					rate, slowest := w.many(n)
+					t.Logf("%s, %d connections, window of %d MiB: %.1f %%, the slowest has %.0f %% of its share", s.name, n, window, rate, slowest)
+					rates, shares = append(rates, rate), append(shares, slowest)
+				})
+			}
+			slices.Sort(rates)
+			slices.Sort(shares)
+			if m := len(rates) / 2; rates[m] < want[j] || shares[m] < 90 {
+				t.Errorf("medians %.1f and %.0f, want %g and 90", rates[m], shares[m], want[j])
+			}
 		}
 	}
 }
