@@ -27,7 +27,6 @@ type Device struct {
 // the device uses another part.
 func Divide(dev ntb.Device, heap int) *Device {
 	d := &Device{Device: dev, caps: dev.Caps(), heap: heap, users: 1}
-	d.caps = d.caps.WithoutFrames()
 	return d
 }
 
