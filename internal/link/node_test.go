@@ -351,7 +351,7 @@ func TestHostileSetupMessagesEndTheLink(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return ntb.Load32(pa.in, offSetupCredit) == setupSlots }, 30*time.Second, time.Millisecond)
 			pa.out.Publish32(offSetup, number)
-			pa.announce(pa.number.Add(1))
+			pa.announce()
 			select {
 			case <-pb.Done():
 			case <-time.After(30 * time.Second):
