@@ -26,9 +26,7 @@ func admit(r *router, over linkKey, f *frame) {
 // endAll ends a node's tunnels that have no peer.
 func endAll(r *router) {
 	for _, t := range r.tunnels.all() {
-		t.mu.Lock()
-		t.abort()
-		t.mu.Unlock()
+		t.step(t.drop)
 		t.Close()
 	}
 }

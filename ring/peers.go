@@ -92,30 +92,19 @@ func (r *router) knownLocked(id link.ID) *link.Peer {
 
 // ask makes a tunnel and brings a peer up over it.
 func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
-	t, err := r.dial(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return r.peerOver(ctx, t)
-}
-
-// dial makes a tunnel.
-func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 	t := newAsker(r, id)
 	r.tunnels.add(t)
 	t.reroute()
 	var err error
 	select {
 	case <-t.opened:
-		return t, nil
+		return r.peerOver(t)
 	case <-t.down:
 		err = fmt.Errorf("%w %v", ErrUnreachable, id)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	t.mu.Lock()
-	t.abort()
-	t.mu.Unlock()
+	t.step(t.drop)
 	t.Close()
 	return nil, err
 }
@@ -124,13 +113,13 @@ func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
 	t.reroute()
-	ctx, cancel := context.WithTimeout(context.Background(), bringUpLimit)
-	defer cancel()
-	r.peerOver(ctx, t)
+	if _, err := r.peerOver(t); err == nil {
+		t.probe() // the process that asked may have given up
+	}
 }
 
-func (r *router) peerOver(ctx context.Context, t *tunnel) (*link.Peer, error) {
-	p, err := r.node.UpTo(ctx, t, t.remote)
+func (r *router) peerOver(t *tunnel) (*link.Peer, error) {
+	p, err := r.node.UpOver(t, t.remote)
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +155,7 @@ func (r *router) close() {
 		time.Sleep(time.Millisecond)
 	}
 	for _, t := range r.tunnels.all() {
-		t.mu.Lock()
-		t.abort()
-		t.mu.Unlock()
+		t.step(t.drop)
 	}
 	r.mu.Lock()
 	links := slices.Collect(maps.Values(r.links))
