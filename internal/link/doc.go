@@ -30,7 +30,7 @@
 //	master           bridge.Wake                    all of the above         the peer's arm (pair S4)
 //	arm              bridge.Park, from drain        –                        master (pair S4)
 //	message          setupSend.put                  its payload              –
-//	set-up credit    Peer.receiveSetup              the message is copied    set-up blocked
+//	set-up credit    Peer.receiveSetup              the message is copied    –
 //	set-up blocked   setupSend.flush                no credit was left       –
 //
 // internal/testing/litmus has the table of pairs, and tests each of them.

@@ -133,11 +133,12 @@ func (r *setupReceive) before() uint32 {
 	return r.received + 1 - setupSlots
 }
 
-// receiveSetup handles the set-up messages that have come, and returns credit. Then it
-// looks whether the peer waits for that, which flush has announced. It reports whether there
-// may be more: without credit there are at most setupSlots.
+// receiveSetup handles the set-up messages that have come, returns credit, and informs a peer that
+// has announced that it waits for that. It loads the word first: all messages that the peer sent before
+// it are taken then. It reports whether there may be more: without credit there are at most setupSlots.
 func (p *Peer) receiveSetup() (more bool) {
 	r := &p.looks.setup
+	blocked := ntb.Load32(p.in, offSetupBlocked)
 	for n := 0; ; n++ {
 		if n == setupSlots {
 			more = true
@@ -167,8 +168,8 @@ func (p *Peer) receiveSetup() (more bool) {
 		r.credited = r.received
 		p.out.Update32(offSetupCredit, r.credited)
 	}
-	if b := ntb.Load32(p.in, offSetupBlocked); b != r.blocked {
-		r.blocked = b
+	if blocked != r.blocked {
+		r.blocked = blocked
 		p.announce()
 	}
 	return more
