@@ -98,7 +98,11 @@ func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
 	var err error
 	select {
 	case <-t.opened:
-		return r.peerOver(t)
+		p, err := r.node.UpOver(t, id)
+		if err == nil {
+			r.keep(p, t)
+		}
+		return p, err
 	case <-t.down:
 		err = fmt.Errorf("%w %v", ErrUnreachable, id)
 	case <-ctx.Done():
@@ -109,22 +113,25 @@ func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
 	return nil, err
 }
 
-// answer is the counterpart of ask, on a goroutine of its own.
+// answer is the counterpart of ask, on a goroutine of its own. The process that asked may have given up, or
+// ended, and another one may have asked in its name. So the peer is used, but kept only once that answers.
 func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
 	t.reroute()
-	if _, err := r.peerOver(t); err == nil {
-		t.probe() // the process that asked may have given up
-	}
-}
-
-func (r *router) peerOver(t *tunnel) (*link.Peer, error) {
 	p, err := r.node.UpOver(t, t.remote)
 	if err != nil {
-		return nil, err
+		return
 	}
-	r.keep(p, t)
-	return p, nil
+	t.probe()
+	limit := time.NewTimer(bringUpLimit)
+	defer limit.Stop()
+	select {
+	case <-t.opened:
+		r.keep(p, t)
+	case <-t.down:
+	case <-limit.C:
+		p.Fail(fmt.Errorf("%w: %v does not answer", link.ErrDown, t.remote))
+	}
 }
 
 // keep puts a routed peer into the table, where it stays until its tunnel is down.
@@ -134,8 +141,8 @@ func (r *router) keep(p *link.Peer, t *tunnel) {
 	if !p.Up() {
 		return // forget, which comes after that, may have been called
 	}
-	// This replaces even a peer that is up. A process that asks for a tunnel knows of none.
-	// So the other end of the one here most likely belongs to a process that has ended.
+	// This replaces even a peer that is up. A process that asks for a tunnel, and stands by it, knows of
+	// none. So the other end of the one here most likely belongs to a process that has ended.
 	r.routed[t.remote] = routed{p, t}
 }
 

@@ -21,9 +21,9 @@ type tunnel struct {
 	over   *linkKey      // of the link that another process asked for it over; nil: this process asked
 	index  uint32        // its number here, given by the table
 	down   chan struct{} // closed when the device goes down
-	opened chan struct{} // closed when far is known
+	opened chan struct{} // closed when the other end is known to be there
 
-	far     farEnd  // constant after opened
+	far     farEnd  // constant once up
 	inbound inbound // what the other end stores, under a lock of its own
 
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
@@ -40,6 +40,7 @@ type tunnel struct {
 	// deliveries are the calls of Arrived that wait. asks is set while one is not in a frame.
 	deliveries []*delivery
 	asks       bool
+	agreed     bool // opened is closed
 	nextHop    nextHop
 	timer      retransmitTimer // calls onRetransmitTimer
 	err        error           // why the link went down, if there is more to say; constant then
@@ -122,12 +123,15 @@ func (t *tunnel) current() arq.State { return arq.State(t.state.Load()) }
 // mu.
 func (t *tunnel) changed() {
 	was, s := t.current(), t.arq.State()
+	if was != s {
+		t.state.Store(uint32(s)) // first, since goroutines that wake must find it
+	}
+	if !t.agreed && t.arq.Agreed() {
+		t.agreed = true
+		close(t.opened)
+	}
 	if was == s {
 		return
-	}
-	t.state.Store(uint32(s)) // first, since goroutines that wake must find it
-	if was == arq.Opening && s == arq.Up {
-		close(t.opened)
 	}
 	if was < arq.Draining && s >= arq.Draining {
 		close(t.down)

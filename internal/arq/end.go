@@ -74,6 +74,9 @@ func Answerer(c Config) End { return newEnd(c, handshake{state: Up, next: Accept
 // State returns the state.
 func (e *End) State() State { return e.hand.state }
 
+// Agreed reports whether the End is up and the other end is known to be there, for this stream.
+func (e *End) Agreed() bool { return e.hand.state == Up && e.hand.unheard == None }
+
 // Next returns the frame that is to be sent next, if there is one. It returns the same one
 // until Sent is called, or something else happens.
 func (e *End) Next(now time.Time) (f Frame, ok bool) {
