@@ -13,7 +13,7 @@
 //	streams      Latency, Throughput, Many, Busy…     /transport
 //	connections  Connect, Churn, Get                  /transport
 //	idle         Idle                                 /transport
-//	hops         Hops, Ring, Share                    /chain, /hops, /lanes
+//	hops         Hops, Lost, Ring, Share              /chain, /hops, /lanes, /lost
 //	limits       Word, Copies                         /by, /queue, /piece
 //	engine       Crossover                            /by
 //	libsdp       LibSDP                               metrics c-…, go-…

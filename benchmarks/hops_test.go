@@ -183,6 +183,11 @@ func dialNode(f *sdp.Fabric, node int) (net.Conn, error) {
 // startNodes starts a ring or a line, and waits for all its links. With frames, neighbours
 // use frames as all other nodes do, rather than stores.
 func startNodes(b *testing.B, topology string, count, lanes int, frames bool) *nodes {
+	return startNodesWith(b, topology, count, lanes, frames, sdp.Devices{})
+}
+
+// startNodesWith is startNodes with devices of node 1.
+func startNodesWith(b *testing.B, topology string, count, lanes int, frames bool, d sdp.Devices) *nodes {
 	name := freshName()
 	spec := func(node int) string {
 		s := fmt.Sprintf("%s:%s?node=%d&nodes=%d&lanes=%d", topology, name, node, count, lanes)
@@ -202,7 +207,7 @@ func startNodes(b *testing.B, topology string, count, lanes int, frames bool) *n
 		p := startFor(b, "node", nil, spec(i))
 		others, n.pids = append(others, p), append(n.pids, p.Process.Pid)
 	}
-	f, err := sdp.Open(spec(1))
+	f, err := sdp.OpenWith(spec(1), d)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type Devices struct {
 	// sides: the error of a dial and [FabricStats] have the reason.
 	//
 	// Each session's windows need room for the lanes and 64 KiB more, that is 0.6 MB for
-	// lanes=1. It needs one doorbell more than there are lanes, and 16 scratchpads. The
+	// lanes=1. It needs one doorbell more than there are lanes. The
 	// option window does not count: a bridge's windows are as large as they are.
 	Attach func(Wire) (ntb.Attachment, error)
 
