@@ -1,13 +1,10 @@
 package fabric
 
 import (
-	"context"
 	"errors"
-	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -23,14 +20,6 @@ type Fabric struct {
 	Claims            // of net's registry; immutable
 	node   *link.Node // immutable
 	net    *hosts     // immutable
-
-	mu     lock.Mutex[lock.Fabric]
-	peers  map[link.ID]*link.Peer // the links that dials use; guarded by mu
-	making map[target]*makingPeer // guarded by mu
-	closed bool                   // guarded by mu
-	wg     sync.WaitGroup         // links that are being brought up
-	ctx    context.Context        // Close ends it
-	cancel context.CancelFunc
 }
 
 // PublishedSocket is a TCP socket for which a process of this host accepts connections.
@@ -64,12 +53,9 @@ func newFabric(n *hosts, start func(*Fabric)) *Fabric {
 		Claims: n.registry,
 		net:    n,
 		node:   link.NewNode(link.MakeID(n.spec.Node, n.number)),
-		peers:  map[link.ID]*link.Peer{},
-		making: map[target]*makingPeer{},
 	}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
 	start(f)
-	n.serve(f.accepted)
+	n.wg.Go(n.serve)
 	return f
 }
 
@@ -88,17 +74,11 @@ func (f *Fabric) Tunnels() []ring.TunnelInfo {
 // Close takes all links down and drops all claims. It waits until all memory is
 // released.
 func (f *Fabric) Close() {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
+	if !f.net.end() {
 		return
 	}
-	f.closed = true
-	f.mu.Unlock()
-	f.cancel()
 	f.net.close()
 	f.net.closeNode()
-	f.wg.Wait()
 	if f.net.leave != nil {
 		f.net.leave()
 	}

@@ -51,7 +51,7 @@ func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*heapmem.Window, erro
 }
 
 // halve returns what a device leaves to a link. It closes the device if that is too little.
-func (h *hosts) halve(l *nodeLink, dev ntb.Device) (ntb.Device, error) {
+func (h *hosts) halve(l *linkEnd, dev ntb.Device) (ntb.Device, error) {
 	out := dev.Outbound()
 	heap, err := h.spec.HeapBytes(len(dev.Inbound()), out.Len())
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -36,7 +35,6 @@ type hosts struct {
 	number   int                       // number of this process on its host; immutable
 	node     *link.Node                // set before serve
 	ring     atomic.Pointer[ring.Node] // the node in a fabric of several hosts, once the number of these is known
-	accepted func(ntb.Device)          // likewise
 	ctx      context.Context           // close ends it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // all goroutines
@@ -53,12 +51,7 @@ type hosts struct {
 	connections func(counters bool) []status.Connection
 	describe    func(*status.Process) // adds what else their package says; likewise
 
-	mu      lock.Mutex[lock.Hosts]
-	links   []*nodeLink   // the slice is immutable; the links are guarded by mu
-	changed chan struct{} // closed and replaced at every change of a link; guarded by mu
-	// members are the members of this host whose links are up, by process; guarded
-	// by mu.
-	members map[int]*nodeLink
+	keeper
 }
 
 func openHosts(s *spec.Spec) (*hosts, error) {
@@ -111,7 +104,7 @@ func openMemHosts(spec *spec.Spec, hub *MemHosts) (*hosts, error) {
 // of err, connect reaches the process that already has the number, and newHosts
 // returns the reason.
 func newHosts(own *spec.Spec, s registry, err error, connect func(context.Context) (cable, error)) (*hosts, error) {
-	h := &hosts{spec: own, registry: s, begun: time.Now(), changed: make(chan struct{}), members: map[int]*nodeLink{}}
+	h := &hosts{spec: own, registry: s, begun: time.Now(), keeper: newKeeper()}
 	if !own.IsMember() {
 		h.plan.Store(own)
 	}
@@ -119,7 +112,7 @@ func newHosts(own *spec.Spec, s registry, err error, connect func(context.Contex
 		// The other process is told, so that it can report that there was a second
 		// one.
 		who := ""
-		if answer, e := h.check(connect); e == nil {
+		if answer, e := h.check(context.Background(), greeting.WantCheck, connect); e == nil {
 			who = fmt.Sprintf(" in process %d", answer.PID)
 		}
 		return nil, fmt.Errorf("%s of fabric %s:%s runs already%s: %w", spec.NodeName(own.Node), own.Kind, own.Name, who, syscall.EADDRINUSE)
@@ -130,10 +123,10 @@ func newHosts(own *spec.Spec, s registry, err error, connect func(context.Contex
 	h.number = s.process()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	if own.IsMember() {
-		h.links = append(h.links, &nodeLink{to: own.Node, since: h.begun, hurry: make(chan struct{}, 1)})
+		h.links = append(h.links, &linkEnd{kind: toOwner, to: own.Node, since: h.begun, hurry: make(chan struct{}, 1)})
 	}
 	for w := range own.Wires() {
-		h.links = append(h.links, &nodeLink{wire: w, to: w.Neighbour, first: w.Node < w.Neighbour, since: h.begun, hurry: make(chan struct{}, 1)})
+		h.links = append(h.links, &linkEnd{kind: toNode, wire: w, to: w.Neighbour, first: w.Node < w.Neighbour, since: h.begun, hurry: make(chan struct{}, 1)})
 	}
 	if err := h.attachWires(); err != nil {
 		h.cancel()
@@ -201,16 +194,15 @@ func (h *hosts) greeting(want string) *greeting.Message {
 }
 
 // check asks the process at the other end of a cable whether this one may be in its
-// fabric.
-func (h *hosts) check(connect func(context.Context) (cable, error)) (*greeting.Message, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), greeting.CheckTimeout)
+// fabric. want is WantCheck, or WantOwner.
+func (h *hosts) check(ctx context.Context, want string, connect func(context.Context) (cable, error)) (*greeting.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, greeting.CheckTimeout)
 	defer cancel()
 	c, err := connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	mine := h.greeting(greeting.WantCheck)
-	answer, release, err := greeting.Ask(ctx, c, mine)
+	answer, release, err := greeting.Ask(ctx, c, h.greeting(want))
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +231,7 @@ func (h *hosts) join() error {
 			continue // a node that comes later asks us
 		}
 		wg.Go(func() {
-			answer, err := h.check(func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, node, 0) })
+			answer, err := h.check(h.ctx, greeting.WantCheck, func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, node, 0) })
 			if err == nil {
 				errs[node] = h.greeting("").Verdict(answer)
 			}
@@ -258,38 +250,8 @@ func (h *hosts) join() error {
 	return nil
 }
 
-// connect makes a bridge to another process of this host, which must be of one of the users, if
-// these are not nil.
-func (h *hosts) connect(ctx context.Context, process int, users []int) (ntb.Device, error) {
-	c, err := h.registry.connectTo(ctx, process, users)
-	if err != nil {
-		return nil, err
-	}
-	who, err := c.Peer()
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	mine := h.greeting(greeting.WantProcess)
-	answer, release, err := greeting.Ask(ctx, c, mine)
-	if err != nil {
-		return nil, err
-	}
-	if err := mine.Verdict(answer); err != nil {
-		release()
-		c.Close()
-		return nil, err
-	}
-	dev, err := h.bridge(c, who, greeting.WantProcess)
-	if !release() && err == nil {
-		dev.Close()
-		err = ctx.Err()
-	}
-	return dev, err
-}
-
-// bridge makes a bridge of a cable to a process of a user, for a link or within the host.
-func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
+// bridge makes the bridge of a link of a cable to a process of a user.
+func (h *hosts) bridge(c cable, who Peer, kind kind) (ntb.Device, error) {
 	window, doorbells := h.spec.Window, 1
 	if window == 0 {
 		window = defaultShmWindow
@@ -297,7 +259,7 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 			window = defaultMemWindow
 		}
 	}
-	if want == greeting.WantLink || want == greeting.WantUplink {
+	if kind != toProcess {
 		plan := h.plan.Load()
 		window, doorbells = plan.LinkOptions().LinkWindow(window), plan.Lanes+1
 	}
@@ -308,7 +270,7 @@ func (h *hosts) bridge(c cable, who Peer, want string) (ntb.Device, error) {
 	if h.spec.Kind != "mem" { // there both ends were wrapped together
 		dev, _ = wrap(h.spec, dev, nil)
 	}
-	if want == greeting.WantLink {
+	if kind == toNode {
 		return ofUser(dev, who).ofHost(), nil
 	}
 	return ofUser(dev, who), nil

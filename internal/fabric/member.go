@@ -9,7 +9,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/spec"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // A member is a process of a host whose links another process owns. It has one
@@ -47,7 +46,7 @@ func (h *hosts) stir() {
 func (h *hosts) joinOwner() error {
 	connect := func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, h.spec.Node, 0) }
 	if ok, err := h.registry.present(h.spec.Node); err == nil && ok {
-		if answer, err := h.check(connect); err == nil {
+		if answer, err := h.check(h.ctx, greeting.WantCheck, connect); err == nil {
 			if err := h.greeting("").Verdict(answer); err != nil {
 				return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
 			}
@@ -94,18 +93,12 @@ func (h *hosts) callMembers() {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(h.ctx, greeting.CheckTimeout)
-			defer cancel()
-			c, err := h.registry.connect(ctx, h.spec.Node, process)
+			answer, err := h.check(h.ctx, greeting.WantOwner, func(ctx context.Context) (cable, error) {
+				return h.registry.connect(ctx, h.spec.Node, process)
+			})
 			if err != nil {
 				return
 			}
-			answer, release, err := greeting.Ask(ctx, c, h.greeting(greeting.WantOwner))
-			if err != nil {
-				return
-			}
-			release()
-			c.Close()
 			if err := h.greeting("").Verdict(answer); err != nil {
 				h.refused.add(err)
 			}
@@ -119,36 +112,33 @@ func (f *Fabric) MemberIs(process int, users ...int) bool {
 	f.net.mu.Lock()
 	defer f.net.mu.Unlock()
 	m := f.net.members[process]
-	return m != nil && slices.Contains(users, m.member.uid)
+	return m != nil && slices.Contains(users, m.uid)
 }
 
 // replaceWait is how long the owner waits until a link is down that its member has
 // made again.
 const replaceWait = time.Second
 
-// addMember brings up the link to a member of a user that greeted with g, over a bridge. It removes
-// the member when the link is down.
-func (h *hosts) addMember(ctx context.Context, g *greeting.Message, uid int, dev ntb.Device) {
+// admit waits until the link is down that a member has made before this one. If it does not end, another process has
+// greeted in the member's name, and gets an error.
+func (h *hosts) admit(ctx context.Context, l *linkEnd) {
 	h.mu.Lock()
-	old := h.members[g.Process]
+	old := h.members[l.process]
 	h.mu.Unlock()
-	if old != nil {
-		// The member has made the link again, so this one is about to end. If it
-		// does not end, another process has greeted in the member's name, and gets
-		// an error.
-		select {
-		case <-old.ring.Done():
-		case <-time.After(replaceWait):
-		case <-ctx.Done():
-		}
-	}
-	l := &nodeLink{to: h.spec.Node, member: &member{process: g.Process, pid: g.PID, uid: uid}, state: making}
-	if !h.finish(ctx, l, dev, nil) {
-		h.refused.add(l.err) // the member gets the same error, or tries again
+	if old == nil {
 		return
 	}
+	select {
+	case <-old.ring.Done():
+	case <-time.After(replaceWait):
+	case <-ctx.Done():
+	}
+}
+
+// attend has the link to a member, which is up, among the others until it is down.
+func (h *hosts) attend(l *linkEnd) {
 	h.mu.Lock()
-	h.members[g.Process] = l
+	h.members[l.process] = l
 	h.mu.Unlock()
 	select {
 	case <-l.ring.Done():
@@ -157,7 +147,7 @@ func (h *hosts) addMember(ctx context.Context, g *greeting.Message, uid int, dev
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.step(l, ended)
-	if h.members[g.Process] == l {
-		delete(h.members, g.Process)
+	if h.members[l.process] == l {
+		delete(h.members, l.process)
 	}
 }

@@ -13,11 +13,11 @@ import (
 // opener is what a wire is made of: how this node opens the device of a link.
 type opener interface {
 	// reachable reports whether the neighbour runs, as far as one can know.
-	reachable(l *nodeLink) (bool, error)
+	reachable(l *linkEnd) (bool, error)
 	// open makes the link. It returns false if there is none and the next try should wait.
-	open(l *nodeLink) bool
+	open(l *linkEnd) bool
 	// ended is told that a link that was up has ended, and why.
-	ended(l *nodeLink, why error)
+	ended(l *linkEnd, why error)
 	// missing returns why the other end cannot be reached, if that is known while it is waited for.
 	missing() error
 	// close releases what the wire keeps. Its links have ended, or end with it.
@@ -28,11 +28,11 @@ type opener interface {
 // becomes the device, after a greeting and an answer.
 type socketWire struct{ hosts *hosts }
 
-func (w socketWire) reachable(l *nodeLink) (bool, error) { return w.hosts.registry.present(l.to) }
-func (w socketWire) open(l *nodeLink) bool               { return w.hosts.begin(l) }
-func (w socketWire) ended(*nodeLink, error)              {}
-func (w socketWire) missing() error                      { return nil }
-func (w socketWire) close()                              {}
+func (w socketWire) reachable(l *linkEnd) (bool, error) { return w.hosts.registry.present(l.to) }
+func (w socketWire) open(l *linkEnd) bool               { return w.hosts.begin(l) }
+func (w socketWire) ended(*linkEnd, error)              {}
+func (w socketWire) missing() error                     { return nil }
+func (w socketWire) close()                             {}
 
 // attachedWire is a wire that is there by itself, such as a bridge between two machines. Each
 // of its sessions is a device. What else a greeting compares is compared when the link comes
@@ -45,10 +45,10 @@ type attachedWire struct {
 }
 
 // reachable always reports true: an attached wire learns of its neighbour only in open.
-func (w *attachedWire) reachable(*nodeLink) (bool, error) { return true, nil }
+func (w *attachedWire) reachable(*linkEnd) (bool, error) { return true, nil }
 
 // open waits as long as it takes the neighbour to come, and then as long as a link may take.
-func (w *attachedWire) open(l *nodeLink) bool {
+func (w *attachedWire) open(l *linkEnd) bool {
 	h := w.hosts
 	h.mu.Lock()
 	h.step(l, ask)
@@ -73,6 +73,7 @@ func (w *attachedWire) open(l *nodeLink) bool {
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
 	defer cancel()
+	h.refused.half(err)
 	ok := h.finish(ctx, l, dev, err)
 	h.mu.Lock()
 	err = l.err
@@ -85,7 +86,7 @@ func (w *attachedWire) open(l *nodeLink) bool {
 }
 
 // log logs why a link does not come up, each reason once, and that it has come up after that.
-func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
+func (w *attachedWire) log(l *linkEnd, ok bool, err error) {
 	switch {
 	case ok && w.said != "":
 		w.said = ""
@@ -97,7 +98,7 @@ func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
 }
 
 // ended logs that the link has gone down. Its next line is that it has come up, or another reason.
-func (w *attachedWire) ended(l *nodeLink, why error) {
+func (w *attachedWire) ended(l *linkEnd, why error) {
 	if w.hosts.ctx.Err() == nil {
 		w.said = why.Error()
 		slog.Warn("fabric: the link has gone down", "to", spec.NodeName(l.to), "reason", why)
@@ -118,7 +119,7 @@ func (w *attachedWire) close() { w.attachment.Close() }
 func (h *hosts) attachWires() error {
 	for _, l := range h.links {
 		l.by = socketWire{h}
-		if l.uplink() {
+		if l.kind == toOwner {
 			continue
 		}
 		a, err := h.spec.AttachWire(l.wire)
@@ -145,7 +146,7 @@ func (h *hosts) detachWires() {
 }
 
 // bySocket reports whether cables become the link.
-func (l *nodeLink) bySocket() bool {
+func (l *linkEnd) bySocket() bool {
 	_, ok := l.by.(socketWire)
 	return ok
 }

@@ -98,7 +98,7 @@ func (h *hosts) retry(node int, before time.Time) bool {
 	defer h.mu.Unlock()
 	again := false
 	for _, l := range h.links {
-		if (l.to == node || l.uplink() && !l.up()) && l.bySocket() && Misfit(l.err) && (l.state == asking || l.since.Before(before)) {
+		if (l.to == node || l.kind == toOwner && !l.up()) && l.bySocket() && Misfit(l.err) && (l.state == asking || l.since.Before(before)) {
 			again = true
 			select {
 			case l.hurry <- struct{}{}:
@@ -115,9 +115,9 @@ func (h *hosts) why(node int) error {
 	defer h.mu.Unlock()
 	var why error
 	for _, l := range h.links {
-		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
+		if (l.to == node || l.kind == toOwner && !l.up()) && (why == nil || l.err != nil) {
 			why = l.why()
-			if l.state == absent && l.uplink() && h.spec.Succeeds() {
+			if l.state == absent && l.kind == toOwner && h.spec.Succeeds() {
 				why = fmt.Errorf("no process owns the links of %s: this one tries to", spec.NodeName(l.to))
 			}
 		}
@@ -129,11 +129,11 @@ func (h *hosts) why(node int) error {
 }
 
 // why returns why the link is not up. The caller holds mu.
-func (l *nodeLink) why() error {
+func (l *linkEnd) why() error {
 	switch {
-	case l.state == absent && l.uplink():
+	case l.state == absent && l.kind == toOwner:
 		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", spec.NodeName(l.to))
-	case l.uplink() && l.err != nil:
+	case l.kind == toOwner && l.err != nil:
 		return fmt.Errorf("link to the owner of the links of %s: %w", spec.NodeName(l.to), l.err)
 	case l.deserted() && l.by.missing() != nil:
 		return fmt.Errorf("link to %s: %w", spec.NodeName(l.to), l.by.missing())

@@ -10,55 +10,51 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/heapmem"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // serve answers the cables that other processes connect.
-func (h *hosts) serve(accepted func(ntb.Device)) {
-	h.accepted = accepted
-	h.wg.Go(func() {
-		for {
-			c, err := h.registry.accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if Forbidden(err) {
-				h.refused.report(err)
-				continue
-			}
-			if err != nil {
-				// For example, there are no descriptors left. The other side's dial
-				// fails or waits.
-				h.refused.half(err)
-				if c != nil {
-					h.turnAway(c, err)
-				}
-				select {
-				case <-h.ctx.Done():
-					return
-				case <-time.After(acceptPause):
-				}
-				continue
-			}
-			who, err := c.Peer() // later the device owns the cable
-			if err != nil {
-				h.refused.half(err)
-				h.turnAway(c, err)
-				continue
-			}
-			g := h.foreign.enter(who)
-			tooMany, tell := g.check()
-			if tooMany != nil {
-				h.refused.report(tooMany)
-			}
-			if !tell {
-				g.leave()
-				c.Close()
-				continue
-			}
-			h.wg.Go(func() { h.answer(c, who, g, tooMany) })
+func (h *hosts) serve() {
+	for {
+		c, err := h.registry.accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
 		}
-	})
+		if Forbidden(err) {
+			h.refused.report(err)
+			continue
+		}
+		if err != nil {
+			// For example, there are no descriptors left. The other side's dial
+			// fails or waits.
+			h.refused.half(err)
+			if c != nil {
+				h.turnAway(c, err)
+			}
+			select {
+			case <-h.ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
+		}
+		who, err := c.Peer() // later the device owns the cable
+		if err != nil {
+			h.refused.half(err)
+			h.turnAway(c, err)
+			continue
+		}
+		g := h.foreign.enter(who)
+		tooMany, tell := g.check()
+		if tooMany != nil {
+			h.refused.report(tooMany)
+		}
+		if !tell {
+			g.leave()
+			c.Close()
+			continue
+		}
+		h.wg.Go(func() { h.answer(c, who, g, tooMany) })
+	}
 }
 
 // turnAway says why a process, of which nothing is known, is not answered, and hangs up.
@@ -70,6 +66,22 @@ func (h *hosts) turnAway(c cable, why error) {
 		_ = greeting.Write(c, answer)                    // or the other side finds that this one hangs up
 	}
 	c.Close()
+}
+
+// incoming returns the link that a process of this host asks for, or nil if it asks for none. It makes one more, even if
+// there is one.
+func (h *hosts) incoming(who Peer, g *greeting.Message) *linkEnd {
+	l := &linkEnd{to: h.spec.Node, pid: g.PID, uid: who.UID}
+	switch g.Want {
+	case greeting.WantProcess:
+		l.kind, l.tried = toProcess, make(chan struct{})
+	case greeting.WantUplink:
+		l.kind, l.process = toMember, g.Process
+	default:
+		return nil
+	}
+	h.take(l)
+	return l
 }
 
 // acceptPause is how long to wait after accept has failed.
@@ -87,41 +99,42 @@ func (h *hosts) answer(c cable, who Peer, g *admission, tooMany error) {
 	defer cancel()
 	release := context.AfterFunc(ctx, func() { c.Close() })
 	defer release()
-	asks, l := h.agree(ctx, c, who, tooMany)
-	if asks == nil {
+	l := h.agree(ctx, c, who, tooMany)
+	if l == nil {
 		c.Close()
 		g.leave()
 		return
 	}
 	// From here on the deadline of the device counts.
-	dev, err := h.bridge(c, who, asks.Want)
+	dev, err := h.bridge(c, who, l.kind)
 	if err == nil && !release() {
 		dev.Close()
 		err = ctx.Err()
 	}
-	if l == nil { // otherwise finish does
-		h.refused.half(err)
-	}
+	h.refused.half(err)
 	if err == nil {
 		dev = g.counted(dev)
 	} else {
 		g.leave()
 	}
+	if err == nil && l.kind == toMember {
+		h.admit(ctx, l)
+	}
 	switch {
-	case l != nil:
-		h.finish(ctx, l, dev, err)
-	case err != nil:
-		h.refused.check(err)
-	case asks.Want == greeting.WantUplink:
-		h.addMember(ctx, asks, who.UID, dev)
-	default:
-		h.accepted(dev)
+	case !h.finish(ctx, l, dev, err): // the other side gets the error, or tries again
+		if l.kind != toNode {
+			h.refused.check(l.err)
+		}
+	case l.kind == toMember:
+		h.attend(l)
+	case l.kind == toProcess:
+		h.enter(l)
 	}
 }
 
-// agree reads a greeting and answers it. It returns the greeting if the cable becomes a bridge,
-// with the link for that, if it is one to another node. If tooMany is not nil, it refuses.
-func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (asks *greeting.Message, l *nodeLink) {
+// agree reads a greeting and answers it. It returns the link for which the cable becomes a bridge, or nil if it does not.
+// If tooMany is not nil, it refuses.
+func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) *linkEnd {
 	deadline, _ := ctx.Deadline()
 	_ = c.SetDeadline(deadline)
 	g, err := greeting.Read(c, greeting.MaxMessage)
@@ -129,12 +142,13 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 		if errors.Is(err, greeting.ErrNoGreeting) {
 			h.refused.add(err)
 		}
-		return nil, nil
+		return nil
 	}
+	var l *linkEnd
 	answer := h.greeting("")
 	if g.Want == greeting.WantFile && g.Version == greeting.Version && tooMany == nil {
 		h.lend(c, who, g, answer)
-		return nil, nil
+		return nil
 	}
 	if tooMany != nil {
 		answer.Refused, answer.Full = tooMany.Error(), true
@@ -143,7 +157,7 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 		h.refused.add(err)
 	}
 	err = nil
-	goesOn := answer.Refused == "" && !answer.Busy && g.Bridges()
+	goesOn := l != nil && !answer.Busy
 	if goesOn {
 		err = c.TakeFiles()
 	}
@@ -154,9 +168,9 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 		if l != nil && !answer.Busy {
 			h.fail(l, err)
 		}
-		return nil, nil
+		return nil
 	}
-	return g, l
+	return l
 }
 
 // lend answers a process of a user that asks for a file. Whether it would fit into the fabric does
@@ -183,7 +197,7 @@ func (h *hosts) lend(c cable, who Peer, g, answer *greeting.Message) {
 
 // judge decides how to answer a greeting of a process of a user. If it returns a link and the answer is
 // not busy, the caller makes that link.
-func (h *hosts) judge(who Peer, g, answer *greeting.Message) (*nodeLink, error) {
+func (h *hosts) judge(who Peer, g, answer *greeting.Message) (*linkEnd, error) {
 	if g.Want == greeting.WantStatus && g.Version == greeting.Version {
 		trusted := who.UID == 0 || who.UID == os.Geteuid()
 		if answer.Status = h.status(trusted); !trusted {
@@ -199,7 +213,7 @@ func (h *hosts) judge(who Peer, g, answer *greeting.Message) (*nodeLink, error) 
 	}
 	switch {
 	case g.Node == h.spec.Node && h.judgeOwn(g):
-		return nil, nil
+		return h.incoming(who, g), nil
 	case g.Node == h.spec.Node:
 		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
 			greeting.ErrMismatch, g.Node, os.Getpid(), g.PID)

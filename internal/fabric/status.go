@@ -48,7 +48,7 @@ func (h *hosts) status(counters bool) *status.Process {
 	}
 	for _, up := range p.Links {
 		if m := h.members[up.Process]; m != nil && up.Direction == ring.Down.String() {
-			up.PID, up.Since = m.member.pid, time.Since(m.since).Seconds()
+			up.PID, up.Since = m.pid, time.Since(m.since).Seconds()
 			links = append(links, up)
 		}
 	}
@@ -58,8 +58,8 @@ func (h *hosts) status(counters bool) *status.Process {
 
 // statusOf returns the status of a link. It takes counters and epochs from up, the links of the node
 // that are up. The caller holds h.mu.
-func (h *hosts) statusOf(l *nodeLink, up []status.Link) status.Link {
-	direction, state := l.direction(h.spec).String(), l.shown()
+func (h *hosts) statusOf(l *linkEnd, up []status.Link) status.Link {
+	direction, state := l.direction().String(), l.shown()
 	s := status.Link{From: h.spec.Node, To: l.to, Direction: direction}
 	if i := slices.IndexFunc(up, func(u status.Link) bool { return u.Direction == direction && u.To == l.to }); i >= 0 && state == status.Up {
 		s = up[i]

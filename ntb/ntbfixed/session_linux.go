@@ -364,8 +364,19 @@ func (s *session) takeDown() {
 	})
 }
 
+// announceEnd tells the peer. Where memory has gone, the session's addresses of the peer's page have too, but perhaps not
+// that page.
 func (s *session) announceEnd() {
 	s.page.End()
+	if s.peer.guard.Lost() && !s.severed() {
+		still, err := mapMemory(s.attachment.config.Peer)
+		if err != nil {
+			slog.Warn("ntbfixed: the other side does not hear that the session has ended", "reason", err)
+		} else {
+			s.page.to(ntb.MappedWindow(still.mem, s.attachment.config.Kind)).End()
+			_ = still.unmap()
+		}
+	}
 	s.interrupt(0)
 }
 
