@@ -101,15 +101,12 @@ func (w *waiter) wait() {
 		return
 	}
 	look := w.limit
-	if !w.opts.skipLookAgain {
-		unsure := w.order()
-		if w.half.Ready() || w.half.Stopped() {
-			w.half.publishArm(parkingBit)
-			return
-		}
-		if unsure && look == 0 {
-			look = wait.LookAgain
-		}
+	if unsure := w.order(); unsure && look == 0 {
+		look = wait.LookAgain
+	}
+	if w.half.Ready() || w.half.Stopped() {
+		w.half.publishArm(parkingBit)
+		return
 	}
 	w.sleepAtMost(look)
 	switch {

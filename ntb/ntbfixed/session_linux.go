@@ -4,7 +4,6 @@ package ntbfixed
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -212,24 +211,6 @@ func (s *session) MapAt(off int, at []byte) (release func(), err error) {
 		v.guard.Release()
 		s.views = slices.DeleteFunc(s.views, func(o *view) bool { return o == v })
 	}, nil
-}
-
-// Load implements ntb.Mapper. The state is loaded after the bytes, since takeDown stores it before it exchanges the memory.
-func (s *session) Load(to []byte, off int) bool {
-	if s.attachment.config.Kind != ntb.Cacheable {
-		return false
-	}
-	from := s.peer.mem[PageSize:][:s.outbound.Len()]
-	switch n := len(to); {
-	case n == 8 && off%8 == 0:
-		binary.NativeEndian.PutUint64(to, ntb.Load64(from, off))
-	case n == 4 && off%4 == 0:
-		binary.NativeEndian.PutUint32(to, ntb.Load32(from, off))
-	default:
-		copy(to, from[off:off+n])
-		ntb.Fence() // words are loaded before the state without it
-	}
-	return s.LinkUp() && !s.lost()
 }
 
 // keep has the inbound memory hold what it holds for good, wherever it is mapped, or zeros if that has gone
