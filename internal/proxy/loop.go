@@ -57,7 +57,7 @@ func (e env) routes(ctx context.Context, maps []served) []route {
 	var all []route
 	for _, s := range maps {
 		for _, t := range s.m.Targets {
-			for i, ln := range s.f.lns {
+			for i, ln := range s.f.door.lns {
 				listen := s.f.addr
 				if listen.Network == networkBoth {
 					listen = Endpoint{listen.networks()[i], ln.Addr().String()}

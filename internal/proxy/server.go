@@ -191,7 +191,7 @@ func (s *Server) serveOperators(ln net.Listener) {
 
 // remove stops listening at once, and lets connections end.
 func (s *Server) remove(f *Forwarder, c *Config) {
-	f.stopListening(net.Listener.Close)
+	f.door.shut(net.Listener.Close)
 	s.env.log.Info("removed", "map", f.Addr().String(), "open", f.Stats().Open, "drain_timeout", c.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(s.oldCtx, c.DrainTimeout)
 	s.old.Go(func() {
