@@ -126,8 +126,8 @@ func (c *Pair) end(abort bool) error {
 		c.w.save()
 		c.w.mu.Unlock()
 	}
-	if !abort {
-		c.control.peer.Deliver(deliverLimit) // this process may end now
+	if !abort && c.control.frames != nil {
+		c.control.frames.Arrived(deliverLimit) // this process may end now
 	}
 	if reading || writing {
 		c.addState(stateReadClosed) // the peer need not wait for the lease

@@ -23,11 +23,12 @@ const (
 // peer's, which we write.
 type control struct {
 	// Immutable after newPair and NewPair.
-	peer    *link.Peer
-	slot    int    // of our control block
-	here    []byte // our control block
-	fence   bool   // a look needs a fence after a publish
-	watches bool   // both sides see arrive what the other one stores, and need no notification
+	peer  *link.Peer
+	slot  int    // of our control block
+	here  []byte // our control block
+	fence bool   // a look needs a fence after a publish
+	// frames lead to the peer, or nil. Both sides see arrive what the other one stores, and need no notification.
+	frames link.Frames
 
 	// Constant after Connect.
 	far     ntb.Window // the peer's control block

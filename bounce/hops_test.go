@@ -95,7 +95,7 @@ func (h *hosts) pools(a, b int) (pa, pb *Pool) {
 	pa = p.Handler(link.ServiceSDP).(poolHandler).Pool
 	for ; pb == nil; runtime.Gosched() { // the other end comes up a moment later
 		for _, p := range h.nodes[b].Peers() {
-			if p.ID() == h.nodes[a].ID() && p.Caps().Delayed {
+			if p.ID() == h.nodes[a].ID() && p.Frames() != nil {
 				pb = p.Handler(link.ServiceSDP).(poolHandler).Pool
 			}
 		}

@@ -30,7 +30,7 @@ type Pair struct {
 
 func newPair(p *Pool, q queue) *Pair {
 	c := &Pair{pool: p}
-	c.control.peer, c.control.fence, c.control.watches = p.peer, p.peer.FenceToLook(), p.peer.Caps().Watches
+	c.control.peer, c.control.fence, c.control.frames = p.peer, p.peer.Caps().FenceToLook, p.peer.Frames()
 	c.state.control = &c.control
 	c.r.init(&c.control, &c.state, p, q)
 	c.w.init(&c.control, &c.state, &p.opts)

@@ -291,7 +291,7 @@ func (r *reader) publishCredit() {
 		return
 	}
 	credit := r.rx.credit()
-	if r.control.watches {
+	if r.control.frames != nil {
 		// The credit itself wakes the peer. It answers the arm of before. A writer
 		// that arms later may have used it already, and want more.
 		r.spaceSeen = r.control.spaceArm()
@@ -317,7 +317,7 @@ func (r *reader) ended() bool { return r.control.state()&stateReset != 0 }
 // arm announces that the reader is about to sleep, unless what frames bring wakes it. If
 // the peer needs credit before we wake, it arms, in its control block, which is watched too.
 func (r *reader) arm() {
-	if r.control.watches {
+	if r.control.frames != nil {
 		return
 	}
 	r.publishCredit() // all of it: the writer may need it before we wake
@@ -331,7 +331,7 @@ func (r *reader) publishArm(bits uint32) { r.control.far.Update32(offDataArm, r.
 func (r *reader) line() int { return (r.rx.off + r.rx.pos) / line }
 
 func (r *reader) beforeSleep() {
-	if r.control.watches && armed(r.control.spaceArm(), r.spaceSeen) {
+	if r.control.frames != nil && armed(r.control.spaceArm(), r.spaceSeen) {
 		r.publishCredit()
 	}
 	r.rx.private.release()

@@ -55,7 +55,7 @@ func (w *writer) await() error {
 		if stop != 0 || takesNothing(w.control.state()) {
 			return nil // what has ended the direction is the next write's error
 		}
-		if w.turn != nil && !w.control.peer.Room(w.turn) {
+		if w.turn != nil && !w.control.frames.Room(w.turn) {
 			w.waitTurn()
 			continue
 		}

@@ -43,7 +43,7 @@ type waiter struct {
 	limit   time.Duration // of the wait under way; 0 for none
 	soon    *time.Timer   // for sleepAtMost; made when first needed
 	fenced  bool          // the peer knows by parkingBit that we park, and fences
-	watch   ntb.Watch     // where control.watches is set
+	watch   link.Watch    // over frames
 	parks   uint64
 	rung    uint64 // doorbells of the link, when the last wait began
 }
@@ -57,8 +57,8 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	w.rung = c.peer.Rung()
 	caps := c.peer.Caps()
 	spins := wait.Config{Budget: o.Spin, Remote: caps.RemoteCPU, Thread: onThreads}
-	if c.watches {
-		w.source = &taking{h, c.peer}
+	if c.frames != nil {
+		w.source = &taking{h, c.frames}
 		spins.Budget *= wait.ManyTimes
 		spins = spins.ForFrames(caps.SameProcess)
 	}
@@ -73,7 +73,7 @@ func OnThreads() { onThreads = true }
 
 // takeTurns has the waits take turns with those of other readers. It follows init.
 func (w *waiter) takeTurns() {
-	if caps := w.control.peer.Caps(); !caps.Watches && !caps.RemoteCPU {
+	if w.control.frames == nil && !w.control.peer.Caps().RemoteCPU {
 		w.spinner.Join(w.opts.Queue, w.wake)
 	}
 }
@@ -96,7 +96,7 @@ func (w *waiter) wait() {
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	w.half.arm()
-	if w.control.watches {
+	if w.control.frames != nil {
 		w.watchLines()
 		return
 	}
@@ -177,8 +177,8 @@ const unparkAfter = 32
 // the peer knows, which would cost a round trip.
 func (w *waiter) watchLines() {
 	w.watch.Lines = [2]int{w.control.slot, w.half.line()} // a control block is one line, with the number of its slot
-	w.control.peer.Watch(&w.watch)
-	defer w.control.peer.Unwatch(&w.watch)
+	w.control.frames.Watch(&w.watch)
+	defer w.control.frames.Unwatch(&w.watch)
 	w.rest()
 	for again := true; again && !w.half.Ready() && !w.half.Stopped(); again = w.limit == 0 {
 		w.sleepAtMost(w.limit)
@@ -191,7 +191,7 @@ func (w *waiter) watchLines() {
 // rest ends the polls of frames, before sleep.
 func (w *waiter) rest() {
 	if w.opts.Spin > 0 {
-		w.control.peer.Rest()
+		w.control.frames.Rest()
 	}
 }
 
@@ -251,13 +251,13 @@ func (w *waiter) order() (unsure bool) {
 // taking is a half that takes what has come for this process, between its looks.
 type taking struct {
 	half
-	peer *link.Peer
+	frames link.Frames
 }
 
 func (t *taking) Ready() bool {
 	if t.half.Ready() {
 		return true
 	}
-	t.peer.TakeFrames()
+	t.frames.Poll()
 	return t.half.Ready()
 }

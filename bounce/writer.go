@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -15,7 +16,7 @@ type writer struct {
 	// Immutable.
 	control *control
 	state   *state
-	turn    *ntb.Turn // nil unless the device is paced; used with mu held
+	turn    *link.Turn // nil unless frames lead to the peer; used with mu held
 
 	limit atomic.Int64 // the new value for tx.max
 	bell  bell
@@ -46,8 +47,8 @@ func (w *writer) init(c *control, s *state, o *Options) {
 	w.control, w.state = c, s
 	w.bell.control = c
 	w.waiter.init(w, c, o)
-	if c.peer.Caps().Paced {
-		w.turn = &ntb.Turn{Wake: w.waiter.notify}
+	if c.frames != nil {
+		w.turn = &link.Turn{Wake: w.waiter.notify}
 	}
 	w.limit.Store(int64(o.Buffer))
 }
@@ -237,7 +238,7 @@ func (w *writer) room(n int) ([]byte, error) {
 			}
 			return nil, err
 		}
-		if w.turn != nil && !w.control.peer.Room(w.turn) {
+		if w.turn != nil && !w.control.frames.Room(w.turn) {
 			w.waitTurn()
 			continue
 		}
@@ -331,7 +332,7 @@ func (w *writer) put(p []byte, together int) (n int, waits bool) {
 	if n == 0 {
 		return 0, false
 	}
-	if n = w.control.peer.TryWrite(&w.tx.win, off, p[:n], w.turn); n == 0 {
+	if n = w.control.frames.Data(w.tx.win.Offset()+off, p[:n], w.turn); n == 0 {
 		return 0, true
 	}
 	w.tx.commit(n, together)
@@ -347,7 +348,7 @@ func (w *writer) waitTurn() {
 	w.waiter.parked.Store(true)
 	defer w.waiter.parked.Store(false)
 	w.waiter.rest()
-	for !w.control.peer.Room(w.turn) && !w.Stopped() {
+	for !w.control.frames.Room(w.turn) && !w.Stopped() {
 		w.waiter.sleep()
 	}
 }
@@ -358,7 +359,7 @@ type queued writer
 
 func (q *queued) Ready() bool {
 	w := (*writer)(q)
-	return (w.control.peer.TakeFrames() || len(w.waiter.wake) > 0) && w.control.peer.Room(w.turn)
+	return (w.control.frames.Poll() || len(w.waiter.wake) > 0) && w.control.frames.Room(w.turn)
 }
 
 func (q *queued) Stopped() bool { return (*writer)(q).Stopped() }
@@ -367,7 +368,7 @@ func (q *queued) Stopped() bool { return (*writer)(q).Stopped() }
 // holds mu.
 func (w *writer) leaveTurn() {
 	if w.turn != nil {
-		w.control.peer.Leave(w.turn)
+		w.control.frames.Leave(w.turn)
 	}
 }
 
@@ -443,7 +444,7 @@ func (w *writer) askLarger() {
 
 // arm has the peer's reader give back all credit, and perhaps a larger queue.
 func (w *writer) arm() {
-	if w.control.watches {
+	if w.control.frames != nil {
 		w.armWith(0)
 	} else {
 		w.armWith(parkingBit)

@@ -45,11 +45,10 @@
 // non-temporal stores ([Window.Stream]), which flush behind themselves. Other stores leave with the
 // next publish at the latest.
 //
-// Devices differ in what they can do. Some have DMA channels, memory that can be given back,
-// cheap reads of the peer's memory, or what a device of frames has ([Frames]). A device's [Caps]
-// state it. Every Device has all the methods. So a device around a device keeps the abilities of
-// the inner one, and no type assertion asks for them. Likewise every [Sink] has all the methods.
-// [Basic] makes one of a [BasicSink].
+// Devices differ in what they can do. Some have DMA channels, memory that can be given back, or
+// cheap reads of the peer's memory. A device's [Caps] state it. Every Device has all the methods.
+// So a device around a device keeps the abilities of the inner one, and no type assertion asks for
+// them. Likewise every [Sink] has all the methods. [Basic] makes one of a [BasicSink].
 //
 // A doorbell is a hint. It may be lost, late or repeated, and several may arrive as one. After a
 // doorbell, a waiter checks memory.

@@ -35,8 +35,7 @@ type Caps struct {
 	Revocable Revocable
 	// Mapper maps memory of Inbound at other addresses as well. It is nil if that memory cannot be mapped.
 	Mapper Mapper
-	// SameProcess is set if goroutines of this process store what comes: those of the other end, or of a
-	// neighbour that passes frames on. A wait for it lets them run.
+	// SameProcess is set if goroutines of this process store what comes. A wait for it lets them run.
 	SameProcess bool
 	// RemoteCPU is set if the process at the other end runs on the processors of another machine. So
 	// it can answer while the only processor of this one polls.
@@ -60,26 +59,6 @@ type Caps struct {
 	// user. What it has published it may change while that is used, so that is copied
 	// first.
 	Untrusted bool
-
-	// Sequenced is set if stores, scratchpads and doorbells travel in one sequence, of which
-	// nothing is lost while the link is up. A doorbell then goes with the word that it
-	// announces, and costs less than to learn whether the peer sleeps: see
-	// [Frames.Announce]. Nothing needs to be said again, and an answer comes behind what it
-	// answers without Order.
-	Sequenced bool
-	// Watches is set if what a side stores passes through the other side's process, which
-	// sees it arrive. A waiter then watches for it, see [Frames.Watch]: the peer need not
-	// know that it sleeps.
-	Watches bool
-	// Paced is set if as much may be under way as the device takes. Data then asks for
-	// room, by [Frames.TryStore]. What is not data never asks, and no store waits.
-	Paced bool
-	// Delayed is set if what was stored may still be on its way when the store returns, and
-	// ends with this process. [Frames.Deliver] waits for it.
-	Delayed bool
-	// Frames has the methods of which the four above speak. It is nil if none of them is set. A
-	// device around a device that has to see all stores takes them out: see [Caps.WithoutFrames].
-	Frames Frames
 }
 
 // Revocable is memory that can go while it is mapped.

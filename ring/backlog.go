@@ -14,7 +14,7 @@ import (
 // which comes behind all that waits. What else is stored comes only once for each
 // connection and message. So a backlog is bounded by the words that the layers above have,
 // and by the one record that each connection may have begun: data asks for room first, see
-// [link.Peer.TryWrite].
+// [link.Frames].
 //
 // This holds with an honest peer. Another peer can make this process store again and again,
 // for example a move for each queue that it grants, and acknowledge nothing: see maxLate.

@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
 	f := newPlainFabric(t, o)
 	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
-	p.Deliver(time.Minute)
+	p.Frames().Arrived(time.Minute)
 	a = f.nodes[0].router.routed[link.MakeID(2, 1)].tunnel
 	lane := &f.nodes[1].router.sides[Left].Load().in[a.laneIndex()].mu
 	// This runs in a goroutine of its own, since the test locks what may not be
@@ -81,7 +80,7 @@ func (t *tunnel) expects() uint32 {
 func (t *tunnel) frameFrom(body []byte) *frame {
 	return &frame{
 		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.far.index, epoch: t.epoch,
-		seq: t.expects(), ack: 1, length: uint32(len(body)), bells: 1,
+		seq: t.expects(), ack: 1, length: uint32(len(body)),
 	}
 }
 
@@ -137,21 +136,8 @@ func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 		a.Publish(8*(i%100), uint64(i), 8)
 	}
 	require.False(t, a.LinkUp())
-	require.ErrorIs(t, a.WaitDoorbell(0), link.ErrProtocol)
+	require.ErrorIs(t, a.ended(t), link.ErrProtocol)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.True(t, a.late.empty())
-}
-
-// A bring-up sends each thing only once, where nothing gets lost.
-func TestABringUpThatIsNotAnsweredTakesNoMemory(t *testing.T) {
-	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	_, err := a.router.node.UpTo(ctx, a, a.remote)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	require.Less(t, a.arq.Kept()+len(a.late.stores), 20)
 }

@@ -83,7 +83,7 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	w := d.Outbound()
 	w.Write(4096, buf)
 	w.Publish64(0, 1)
-	d.Order()
+	d.settle()
 	require.Equal(t, buf, far.Inbound()[4096:4096+size])
 
 	// A host gives credit for the last frame after that is answered.

@@ -28,11 +28,9 @@ func (r *router) deliver(from *inLane, f *frame, body []byte) {
 	case f.kind == frameAccept:
 		t.accepted(f)
 	case f.kind == frameReset:
-		t.mu.Lock()
-		t.abort()
-		t.unlockAndSend()
+		t.step(t.drop)
 	case f.kind == frameAck:
-		t.arrived(f, arq.Arrival{Kind: arq.Ack, Ack: f.ack})
+		t.arrived(arq.Arrival{Kind: arq.Ack, Ack: f.ack})
 	default:
 		if t.heard.Load() != from {
 			t.heard.Store(from)
@@ -56,41 +54,25 @@ func (t *tunnel) receive(f *frame, body []byte) {
 		t.broken(fmt.Errorf("%w: bad frame from %v", link.ErrProtocol, t.remote))
 		return
 	}
-	t.arrived(f, arq.Arrival{Kind: arq.Kind(f.kind), Ack: f.ack, Verdict: v, Expects: expects, Bytes: f.size()})
+	t.arrived(arq.Arrival{Kind: arq.Kind(f.kind), Ack: f.ack, Verdict: v, Expects: expects, Bytes: f.size(), Asks: f.ask != 0})
 }
 
 // arrived handles what a frame carries besides what it stores: acknowledgements, of ours and
-// for theirs, requests and answers. Then it sends what waited for these.
-func (t *tunnel) arrived(f *frame, a arq.Arrival) {
+// for theirs. Then it sends what waited for these.
+func (t *tunnel) arrived(a arq.Arrival) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
-	if a.Kind != arq.Ack && a.Verdict == arq.Take {
-		if f.ask != 0 && t.orders.want(f.ask) {
-			t.marks.Answer = f.ask
-		}
-		if f.answer != 0 {
-			t.orders.answer(f.answer)
-		}
-	}
 	now := time.Now()
-	asked, ok := t.arq.Arrived(a, now)
-	if !ok {
+	if !t.arq.Arrived(a, now) {
 		t.brokenLocked(fmt.Errorf("%w: %v acknowledges what was not sent", link.ErrProtocol, t.remote))
 		return
 	}
-	if asked != 0 {
-		t.orders.arrived(asked)
-	}
-	t.signal(now)
 	t.push(now)
+	t.delivered()
 }
 
 // broken ends a tunnel whose other end violates the protocol.
-func (t *tunnel) broken(err error) {
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	t.brokenLocked(err)
-}
+func (t *tunnel) broken(err error) { t.step(func(time.Time) { t.brokenLocked(err) }) }
 
 // brokenLocked is broken. The caller holds mu.
 func (t *tunnel) brokenLocked(err error) { t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err)) }
@@ -100,7 +82,8 @@ func (t *tunnel) endFor(err error) {
 	if t.current() < arq.Draining {
 		t.err = err // before the state, by which others know that it may be read
 	}
-	t.abort()
+	t.arq.Abort()
+	t.changed()
 }
 
 // Each tunnel takes memory here: Options.Window and Options.Retention. A neighbour can ask
@@ -155,13 +138,7 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 }
 
 // openedAgain answers another copy of the frame that asked for the tunnel.
-func (t *tunnel) openedAgain() {
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	now := time.Now()
-	t.arq.OpenedAgain(now)
-	t.push(now)
-}
+func (t *tunnel) openedAgain() { t.step(t.arq.OpenedAgain) }
 
 // accepted handles the answer to open.
 func (t *tunnel) accepted(f *frame) {

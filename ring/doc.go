@@ -29,7 +29,7 @@
 //
 // A lane has a worker, a goroutine that polls for a short time after it had work, and then sleeps.
 // Between polls it yields its processor. A goroutine that waits for what frames bring, in a
-// Read perhaps, polls the lane itself ([ntb.Frames]), and the worker rests. It takes frames for
+// Read perhaps, polls the lane itself ([link.Frames]), and the worker rests. It takes frames for
 // this process alone. A frame is copied from slot to slot, once per hop, without an allocation, and
 // without a system call but yields while the workers are awake. A worker calls no
 // upper layer but to wake one of its waiters, and never waits. Where the next link has no room, the
@@ -100,33 +100,31 @@
 //
 // A tunnel has four parts. [arq.End] is its handshake and its sender. The inbound part is what the
 // other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is the
-// link that its frames take. The device, which those above have, puts these together.
+// link that its frames take. The [link.Frames], which those above have, puts these together.
 //
-// A routed peer is a tunnel: an [ntb.Device] of frames, which passes the conformance suite of
-// bridges. Its inbound window is memory of this process, given to that one source. A frame may claim
+// The inbound window of a routed peer is memory of this process, given to that one source. A frame may claim
 // any source, so only a process that a link state names gets such memory, and those of one host at
 // most 512. Link states, too, may be forged: over the link to one neighbour at most 1024 tunnels
 // come, in whatever names. With an Options.Window of 16 MiB and an Options.Retention of 2 MiB that
 // is 18 GiB of address space for each neighbour. The peers can have all of it touched.
 //
 // Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
-// the next Publish, so a small message is one frame. Order takes a round trip. All frames of a
-// tunnel are in sequence. So a process that has the answer has everything that was published before it.
+// the next Publish, so a small message is one frame. All frames of a tunnel are in sequence.
 //
 // The source keeps frames until they are acknowledged ([Options.Retention]). No store waits for
 // room there, since the caller may hold locks that others need. Data asks for room first
-// ([link.Peer.TryWrite]). While the retention is full, or 16 frames wait for the lane, data waits
-// for its [ntb.Turn], where its deadline counts. Otherwise what is stored next, such as the peer's
+// ([link.Frames]). While the retention is full, or 16 frames wait for the lane, data waits
+// for its [link.Turn], where its deadline counts. Otherwise what is stored next, such as the peer's
 // credit, would be late by all that waits. Some room is left for words. Words that find no room
 // are kept aside and follow in their order. Of a word of which only the latest value counts, only
 // that value is kept. Data comes behind them. If more is kept aside than any honest peer could
 // cause, the tunnel ends.
 //
 // Everything that the other end stores passes through this process. So its arrival wakes the waiter
-// ([link.Peer.Watch]), which need not publish an arm first. Notifications always ring.
+// ([link.Watch]), which need not publish an arm first. Notifications always wake.
 //
 // What is published is sent, but has not arrived: it is in this process' memory or on the way. A
-// caller that must know calls [link.Peer.Order]. Node.Close waits up to 2 s until it has arrived.
+// caller that must know calls Arrived. Node.Close waits up to 2 s until it has arrived.
 //
 // # Failover
 //
@@ -138,7 +136,7 @@
 // A process that is started again answers frames for its former tunnels with resets. Resets take turns
 // like all own frames, so they get through however busy the lanes are.
 //
-// The states of a tunnel are those of [arq.State]. The device is down in draining, when it was
+// The states of a tunnel are those of [arq.State]. The path is down in draining, when it was
 // disabled here, and in ended, until Close. It is closed in lingering, for 30 s at most, and in closed.
 //
 // Connections to a neighbour use its direct peer and end with that link. With [Options.Failover]

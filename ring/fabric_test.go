@@ -180,7 +180,7 @@ func within(t testing.TB) context.Context {
 }
 
 // tunnels makes the two ends of a tunnel from host a to host b, without peers.
-func (f *fabric) tunnels(t testing.TB, a, b int) (x, y ntb.Device) {
+func (f *fabric) tunnels(t testing.TB, a, b int) (x, y *tunnel) {
 	t.Helper()
 	return pairUp(t, f.nodes[a-1], f.nodes[b-1])
 }
@@ -239,7 +239,7 @@ func TestTunnelIsABridge(t *testing.T) {
 		o.Window = link.MinWindow
 		f := newPlainFabric(t, o)
 		t.Run(string(rune('0'+hops))+" hops", func(t *testing.T) {
-			ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) { return f.tunnels(t, 1, hops+1) })
+			ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) { return asDevices(f.tunnels(t, 1, hops+1)) })
 		})
 	}
 }
@@ -256,7 +256,7 @@ func TestPeersOverARing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, link.MakeID(to+1, 1), p.ID())
 			neighbour := (from-to+5)%5 == 1 || (to-from+5)%5 == 1
-			require.Equal(t, !neighbour, p.Caps().Delayed)
+			require.Equal(t, !neighbour, p.Frames() != nil)
 			require.NoError(t, p.Send(link.ServiceSDP, []byte{byte(from)}))
 		}
 	}

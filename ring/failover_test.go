@@ -47,7 +47,7 @@ func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 	}
 	require.True(t, a.LinkUp())
 	once(t, a, b)
-	require.Positive(t, a.(*tunnel).beginnings())
+	require.Positive(t, a.beginnings())
 	a.Close()
 	b.Close()
 }
@@ -108,7 +108,7 @@ func TestNeighbourSurvivesACutWithFailover(t *testing.T) {
 	f := newFabric(t, o)
 	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
-	require.True(t, p.Caps().Delayed)
+	require.True(t, p.Frames() != nil)
 	f.cut(0)
 	require.NoError(t, p.Send(link.ServiceSDP, []byte("on")))
 	e := serviceOf(f.nodes[1])
@@ -204,13 +204,13 @@ func TestNodesComeUpInAnyOrder(t *testing.T) {
 			continue // the link state of 2 is under way
 		}
 		require.NoError(t, err)
-		require.True(t, p.Caps().Delayed)
+		require.True(t, p.Frames() != nil)
 		break
 	}
 	f.connect(0)
 	p, err := nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
-	require.False(t, p.Caps().Delayed)
+	require.False(t, p.Frames() != nil)
 	// A node is started again, as another process.
 	f.cut(0)
 	f.cut(1)

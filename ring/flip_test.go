@@ -93,9 +93,9 @@ func TestARefusedNeighbourThatChangesItsEpochKeepsNobody(t *testing.T) {
 	defer n.Close()
 	y.SetPeerSpad(linkIDSpad, uint32(link.MakeID(2, 1)))
 	y.SetPeerSpad(linkShapeSpad, 4<<16) // another number of nodes
-	for i := linkLanesSpad; i <= linkSizeSpad; i++ {
-		y.SetPeerSpad(i, 1)
-	}
+	y.SetPeerSpad(linkLanesSpad, link.Version<<24|1)
+	y.SetPeerSpad(linkFrameSpad, 1)
+	y.SetPeerSpad(linkSizeSpad, 1)
 	y.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
 	ends(t, "Link", func() {
 		_, err := n.Link(context.Background(), &flips{Device: x, epoch: linkEpochSpad}, Right)

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/link"
@@ -26,9 +27,7 @@ func admit(r *router, over linkKey, f *frame) {
 // endAll ends a node's tunnels that have no peer.
 func endAll(r *router) {
 	for _, t := range r.tunnels.all() {
-		t.mu.Lock()
-		t.abort()
-		t.mu.Unlock()
+		t.step(t.drop)
 		t.Close()
 	}
 }
@@ -129,6 +128,68 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	require.NotContains(t, r.routed, p.ID())
+}
+
+// staleOpen has the first node of a line take an open in the name of a process that knows nothing of
+// it, and returns the tunnel that it makes for it, which has a peer, and has asked the process.
+func staleOpen(t *testing.T, r *router, from link.ID) *tunnel {
+	t.Helper()
+	const epoch = 9
+	r.open(linkKey{Right, 0}, openAs(from, epoch))
+	stale := r.tunnels.byEpoch(from, epoch)
+	require.NotNil(t, stale)
+	require.Eventually(t, func() bool {
+		stale.mu.Lock()
+		defer stale.mu.Unlock()
+		return stale.arq.Kept() > 0
+	}, 60*time.Second, time.Millisecond)
+	return stale
+}
+
+// An open that is late, or forged, is no reason to leave the peer that is there: its process answers that
+// it has not asked, but perhaps not soon.
+func TestAnOpenThatNobodyStandsByReplacesNoPeer(t *testing.T) {
+	leak.Check(t)
+	o := small(3)
+	o.Topology = Line
+	f := newFabric(t, o)
+	id := link.MakeID(3, 1)
+	p, err := f.nodes[0].Peer(within(t), id)
+	require.NoError(t, err)
+	goOn := stopLast(f)
+	stale := staleOpen(t, f.nodes[0].router, id)
+	now, err := f.nodes[0].Peer(within(t), id)
+	goOn()
+	require.NoError(t, err)
+	require.True(t, p == now, "another peer takes its place")
+	ends(t, "the tunnel of the open", func() { <-stale.down })
+	now, err = f.nodes[0].Peer(within(t), id)
+	require.NoError(t, err)
+	require.True(t, p == now, "another peer takes its place")
+}
+
+// A process that never answers, though there is a route to it, keeps no memory here.
+func TestAnAskedTunnelWithoutAnAnswerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(3)
+		o.Topology, o.NoSpin = Line, true
+		f := newPlainFabric(t, o)
+		r := f.nodes[0].router
+		r.mu.Lock()
+		silent := link.MakeID(3, 5) // host 3 drops what comes for it
+		r.linkStates[3].members = append(r.linkStates[3].members, silent)
+		r.mu.Unlock()
+		stale := staleOpen(t, r, silent)
+		begin := time.Now()
+		select {
+		case <-stale.down:
+		case <-time.After(time.Hour):
+			require.Fail(t, "it is there after an hour")
+		}
+		require.Less(t, time.Since(begin), 11*time.Second)
+		time.Sleep(time.Minute)
+		require.Empty(t, r.tunnels.all())
+	})
 }
 
 // How far a frame may still go is what its sender wrote there.

@@ -42,10 +42,9 @@ type frame struct {
 	epoch    uint32
 	seq, ack uint32
 	length   uint32
-	bells    uint32
+	states   uint32 // of the links (link state)
 	arg      uint32 // KiB of window (open, accept); the left link's epoch (link state)
-	ask      uint32 // of Order; KiB of retention (open, accept); the right link's epoch (link state)
-	answer   uint32
+	ask      uint32 // not 0: for an acknowledgement at once (data); KiB of retention (open, accept); the right link's epoch (link state)
 }
 
 // linkStateNumber returns the 64-bit number of a link state, whose frame has no tunnel.
@@ -70,11 +69,10 @@ func (f *frame) encode(b *[frameHeader]byte) {
 	put(b[28:], f.seq)
 	put(b[32:], f.ack)
 	put(b[36:], f.length)
-	put(b[40:], f.bells)
+	put(b[40:], f.states)
 	put(b[44:], f.arg)
 	put(b[48:], f.ask)
-	put(b[52:], f.answer)
-	clear(b[56:])
+	clear(b[52:])
 }
 
 // readFrame reads the header of a slot whose first word is first. It reads each
@@ -91,8 +89,8 @@ func readFrame(slot []byte, first uint64, f *frame) bool {
 		to: uint32(w[2]), from: uint32(w[2] >> 32),
 		epoch: uint32(w[3]), seq: uint32(w[3] >> 32),
 		ack: uint32(w[4]), length: uint32(w[4] >> 32),
-		bells: uint32(w[5]), arg: uint32(w[5] >> 32),
-		ask: uint32(w[6]), answer: uint32(w[6] >> 32),
+		states: uint32(w[5]), arg: uint32(w[5] >> 32),
+		ask: uint32(w[6]),
 	}
 	return uint8(first>>40) == linkVersion && f.kind >= frameData && f.kind <= frameLinkState &&
 		int64(f.length) <= int64(len(slot)-frameHeader) && f.length%8 == 0
@@ -109,7 +107,7 @@ func badFrame(first uint64) error {
 
 // The body of a frame of data: entries, one behind the other, each a word
 //
-//	0  4  offset in the destination's window; number of a scratchpad
+//	0  4  offset in the destination's window
 //	4  3  bytes n
 //	7  1  kind
 //
@@ -120,7 +118,6 @@ const (
 	entryData    entryKind = 1 + iota // n bytes
 	entryStore                        // a word of n = 8 bytes, not ordered
 	entryPublish                      // a word of n = 4 or 8 bytes
-	entrySpad                         // a scratchpad, n = 4
 )
 
 const (
@@ -140,9 +137,6 @@ func round8(n int) int { return (n + 7) &^ 7 }
 type sinkMemory struct {
 	in  []byte
 	win ntb.Window // onto in
-	// spad handles a scratchpad. It returns false if there is none with that
-	// number.
-	spad func(i int, v uint32) bool
 	// published is called for each published word, after it is stored.
 	published func(off int)
 }
@@ -158,11 +152,10 @@ func (m *sinkMemory) apply(body []byte) bool {
 		if n > len(body)-i {
 			return false
 		}
-		kind := entryKind(w >> 56)
-		if kind != entrySpad && (off > len(m.in) || n > len(m.in)-off) {
+		if off > len(m.in) || n > len(m.in)-off {
 			return false
 		}
-		switch {
+		switch kind := entryKind(w >> 56); {
 		case kind == entryData:
 			m.win.Write(off, body[i:i+n])
 		case kind == entryStore && n == 8 && off%8 == 0:
@@ -173,10 +166,6 @@ func (m *sinkMemory) apply(body []byte) bool {
 		case kind == entryPublish && n == 4 && off%4 == 0:
 			m.win.Publish32(off, ntb.Load32(body, i))
 			m.published(off)
-		case kind == entrySpad && n == 4:
-			if !m.spad(off, ntb.Load32(body, i)) {
-				return false
-			}
 		default:
 			return false
 		}

@@ -12,7 +12,7 @@ import (
 func TestFrameIsReadAsItWasWritten(t *testing.T) {
 	want := frame{
 		kind: frameData, hops: 0x1234, src: 0x11111111, dst: 0x22222222, to: 3, from: 4, epoch: 5,
-		seq: 6, ack: 7, length: 64, bells: 9, arg: 10, ask: 11, answer: 12,
+		seq: 6, ack: 7, length: 64, states: 9, arg: 10, ask: 11,
 	}
 	slot := ntb.AlignedBytes(256)
 	var b [frameHeader]byte
@@ -69,9 +69,6 @@ func TestEntriesOutsideOfTheWindowAreRefused(t *testing.T) {
 		"publish past the end":  {entry(entryPublish, 256, 8, eight...), false},
 		"publish without word":  {entry(entryPublish, 0, 8), false},
 		"publish 4 without":     {entry(entryPublish, 0, 4), false},
-		"scratchpad":            {entry(entrySpad, 15, 4, eight...), true},
-		"scratchpad 16":         {entry(entrySpad, 16, 4, eight...), false},
-		"scratchpad huge":       {entry(entrySpad, 0xffffffff, 4, eight...), false},
 		"kind 0":                {make([]byte, 8), false},
 		"other kind":            {entry(9, 0, 8, eight...), false},
 		"all ones":              {bytes.Repeat([]byte{0xff}, 16), false},
@@ -92,7 +89,7 @@ func guarded() (*sinkMemory, func(t testing.TB)) {
 		all[i] = 0xa5
 	}
 	in := all[256:512:512]
-	m := &sinkMemory{in: in, win: ntb.MappedWindow(in, ntb.Cacheable), published: func(int) {}, spad: func(i int, _ uint32) bool { return i < tunnelSpads }}
+	m := &sinkMemory{in: in, win: ntb.MappedWindow(in, ntb.Cacheable), published: func(int) {}}
 	return m, func(t testing.TB) {
 		for i, c := range all {
 			if (i < 256 || i >= 512) && c != 0xa5 {

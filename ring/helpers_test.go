@@ -103,12 +103,13 @@ func (d *flips) Spad(i int) uint32 {
 // its user counts itself as this version.
 type nextVersion struct {
 	ntb.Device
-	spad int // which scratchpad has the version
+	spad int    // which scratchpad has the version
+	one  uint32 // what is added for the next one
 }
 
 func (d nextVersion) SetPeerSpad(i int, v uint32) {
 	if i == d.spad {
-		v++
+		v += d.one
 	}
 	d.Device.SetPeerSpad(i, v)
 }
@@ -116,7 +117,7 @@ func (d nextVersion) SetPeerSpad(i int, v uint32) {
 func (d nextVersion) Spad(i int) uint32 {
 	v := d.Device.Spad(i)
 	if i == d.spad && v != 0 && v != link.Gone {
-		v--
+		v -= d.one
 	}
 	return v
 }

@@ -89,9 +89,9 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	defer b.Close()
 	out := a.Outbound()
 	out.Publish64(0, 1)
-	a.Order()
+	a.settle()
 	require.Equal(t, uint64(1), ntb.Load64(b.Inbound(), 0))
-	tb := b.(*tunnel)
+	tb := b
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
 	putWord(word[8:], 99)
@@ -119,7 +119,7 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	forge(t, f, frame{kind: frameLinkState, src: link.MakeID(77, 1), seq: 1 << 31}, nil)
 	dropsOf(t, f.nodes[2], dropLinkState)
 
-	a.Order()
+	a.settle()
 	require.Zero(t, ntb.Load64(b.Inbound(), 64))
 	require.True(t, a.LinkUp() && b.LinkUp())
 
@@ -129,11 +129,11 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	putWord(word, entryWord(entryPublish, len(b.Inbound()), 8))
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], dropBadBody)
-	require.ErrorIs(t, b.WaitDoorbell(0), link.ErrProtocol)
+	require.ErrorIs(t, b.ended(t), link.ErrProtocol)
 	for a.LinkUp() {
 		time.Sleep(time.Millisecond)
 	}
-	require.ErrorIs(t, a.WaitDoorbell(0), ntb.ErrLinkDown)
+	require.ErrorIs(t, a.ended(t), ntb.ErrLinkDown)
 	// The links are not affected.
 	_, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 	require.NoError(t, err)
@@ -147,11 +147,11 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 	a, b := f.tunnels(t, 1, 3)
 	defer a.Close()
 	defer b.Close()
-	tb := b.(*tunnel)
+	tb := b
 	forge(t, f, frame{
 		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
 	}, nil)
-	require.ErrorIs(t, b.WaitDoorbell(0), link.ErrProtocol)
+	require.ErrorIs(t, b.ended(t), link.ErrProtocol)
 }
 
 func TestBadSlotTakesTheLinkDown(t *testing.T) {
@@ -196,7 +196,7 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 			kind: frameKind(1 + rng.IntN(int(frameLinkState))), hops: uint16(rng.IntN(5)),
 			src: link.MakeID(rng.IntN(5), rng.IntN(3)), dst: link.MakeID(rng.IntN(5), rng.IntN(3)),
 			to: uint32(rng.IntN(3)), from: uint32(rng.IntN(3)), epoch: rng.Uint32(), seq: uint32(rng.IntN(3)),
-			ack: uint32(rng.IntN(3)), bells: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(), answer: rng.Uint32(),
+			ack: uint32(rng.IntN(3)), states: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(),
 		}
 		if fr.kind == frameOpen || fr.kind == frameLinkState {
 			continue // a neighbour may send it
@@ -205,6 +205,6 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 	}
 	out := a.Outbound()
 	out.Publish64(8, 7)
-	a.Order()
+	a.settle()
 	require.Equal(t, uint64(7), ntb.Load64(b.Inbound(), 8))
 }

@@ -84,18 +84,16 @@ func (o Options) LinkWindow(size int) int {
 	return o.lanesBytes() + (max(size, link.MinWindow)+4095)&^4095
 }
 
-// Scratchpads of a link's bring-up, written by the neighbour. Those of the direct
-// peer come behind them.
+// Scratchpads of a link's bring-up, written by the neighbour. The direct peer needs none.
 const (
 	linkMagicSpad = 0 // magic<<16 | version, written last
 	linkIDSpad    = 1 // its id
 	linkShapeSpad = 2 // shapePuts | number of nodes<<16 | topology<<8 | direction
-	linkLanesSpad = 3 // most slots<<8 | lanes
+	linkLanesSpad = 3 // version of the direct peer<<24 | most slots<<8 | lanes
 	linkFrameSpad = 4 // bytes of a frame's body
 	linkSizeSpad  = 5 // size of its inbound window, KiB
 	linkEpochSpad = 6 // a random number, not 0
 	linkSeenSpad  = 7 // our epoch, once it has seen that and all the above
-	linkSpads     = 8
 
 	linkMagic = 0x4e7c
 	shapePuts = 1 << 31 // Options.Puts
@@ -103,7 +101,7 @@ const (
 
 // linkVersion is the version of lanes, frames, tunnels and link states. Neighbours of different
 // versions refuse each other at bring-up, so that all nodes that frames reach have the same.
-const linkVersion = 5
+const linkVersion = 6
 
 // Link is a link to a neighbour: lanes for frames, and its direct Peer.
 type Link struct {
@@ -179,9 +177,8 @@ func newLink(r *router, dev ntb.Device, d Direction) (*Link, error) {
 	if err := o.fits(windows); err != nil {
 		return l, err
 	}
-	if l.caps.Doorbells < o.Lanes+1 || l.caps.Scratchpads < 2*linkSpads {
-		return l, fmt.Errorf("%w: %d doorbell bits and %d scratchpads, want %d and %d",
-			ErrUnfit, l.caps.Doorbells, l.caps.Scratchpads, o.Lanes+1, 2*linkSpads)
+	if l.caps.Doorbells < o.Lanes+1 {
+		return l, fmt.Errorf("%w: %d doorbell bits, want %d", ErrUnfit, l.caps.Doorbells, o.Lanes+1)
 	}
 	for i := range o.Lanes {
 		n := o.laneBytes()
@@ -209,7 +206,7 @@ func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
 			linkMagicSpad: linkMagic<<16 | linkVersion,
 			linkIDSpad:    uint32(l.router.node.id),
 			linkShapeSpad: l.puts() | uint32(o.Hosts)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
-			linkLanesSpad: uint32(o.Slots)<<8 | uint32(o.Lanes),
+			linkLanesSpad: link.Version<<24 | uint32(o.Slots)<<8 | uint32(o.Lanes),
 			linkFrameSpad: uint32(o.FrameBytes),
 			linkSizeSpad:  uint32(len(l.dev.Inbound()) >> 10),
 			linkEpochSpad: 0,
@@ -237,9 +234,6 @@ func (l *Link) Epochs() (own, far uint32) { return l.epoch, l.farEpoch }
 // refuse informs the neighbour that the device does not do for this side, because of why, which
 // it returns. From the words of this side the neighbour finds what differs.
 func (l *Link) refuse(ctx context.Context, why error) error {
-	if l.caps.Scratchpads < linkSpads {
-		return why
-	}
 	_ = l.bringUp(ctx, func() error { // it would be why, or that the neighbour has not come
 		if err := l.check(); err == link.ErrNotYet {
 			return err
@@ -275,6 +269,8 @@ func (l *Link) check() error {
 	switch {
 	case link.Absent(id, shape, lanes, frame, size):
 		return link.ErrNotYet
+	case lanes>>24 != link.Version:
+		return fmt.Errorf("%w: this side speaks %d, the peer %d", link.ErrVersion, link.Version, lanes>>24)
 	case l.id == l.router.node.id:
 		return fmt.Errorf("%w: both are %v", ErrSameID, l.id)
 	case (l.id.Host() == l.router.host) != l.direction.within():
@@ -291,8 +287,8 @@ func (l *Link) check() error {
 		return differs("topology", o.Topology, Topology(shape>>8))
 	case Direction(shape) != l.direction.opposite():
 		return differs("direction of the link", l.direction, Direction(shape))
-	case lanes != uint32(o.Slots)<<8|uint32(o.Lanes):
-		return differs("lanes, and slots of each", fmt.Sprint(o.Lanes, ", ", o.Slots), fmt.Sprint(lanes&0xff, ", ", lanes>>8))
+	case lanes&(1<<24-1) != uint32(o.Slots)<<8|uint32(o.Lanes):
+		return differs("lanes, and slots of each", fmt.Sprint(o.Lanes, ", ", o.Slots), fmt.Sprint(lanes&0xff, ", ", lanes>>8&0xffff))
 	case frame != uint32(o.FrameBytes):
 		return differs("bytes in a frame", o.FrameBytes, frame)
 	case int(size) != out.Len()>>10:

@@ -121,7 +121,7 @@ func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
 	host := f.src.Host()
 	n := &linkState{
 		id: f.src, number: f.linkStateNumber(),
-		sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
+		sides: [2]sideState{sideState(f.states & 3), sideState(f.states >> 8 & 3)},
 		links: [2]uint32{f.arg, f.ask},
 	}
 	if f.dst != 0 || host < 1 || host > r.opts.Hosts || f.src.Process() == 0 ||
@@ -254,8 +254,8 @@ func (l *Link) advertFrame(host int) (f frame, body []byte, ok bool) {
 	body = n.body()
 	return frame{
 		kind: frameLinkState, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
-		arg:   n.links[Left], ask: n.links[Right], length: uint32(len(body)),
+		states: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+		arg:    n.links[Left], ask: n.links[Right], length: uint32(len(body)),
 	}, body, true
 }
 

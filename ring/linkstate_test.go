@@ -37,7 +37,7 @@ func (f *fabric) advertise(t *testing.T, from int, n linkState) {
 	o := f.nodes[from-1].router.sides[Right].Load().out[0]
 	for !o.inject(&frame{
 		kind: frameLinkState, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+		states: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
 	}, nil) {
 		time.Sleep(time.Millisecond)
 	}

@@ -118,9 +118,7 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 	x.probe() // it sends what it has, which is open
 	w := waiter{source: x}
 	require.True(t, m.out.waiting(w))
-	x.mu.Lock()
-	x.abort() // as dial does
-	x.mu.Unlock()
+	x.step(x.drop) // as dial does
 	x.Close()
 	require.False(t, m.out.waiting(w))
 }
@@ -140,9 +138,7 @@ func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
 	x.reroute()
 	require.Equal(t, left, x.nextHop.link)
 	require.False(t, right.out[0].waiting(w))
-	x.mu.Lock()
-	x.abort()
-	x.mu.Unlock()
+	x.step(x.drop)
 	x.Close()
 }
 

@@ -117,7 +117,7 @@ func TestMembersOfHostsReachEachOther(t *testing.T) {
 			// Within a host there is only the link, and none between members.
 			p, err := b.Peer(within(t), link.MakeID(3, 1))
 			require.NoError(t, err)
-			require.False(t, p.Caps().Delayed)
+			require.False(t, p.Frames() != nil)
 			_, err = b.Peer(within(t), c.ID())
 			require.ErrorIs(t, err, ErrUnreachable)
 		})
@@ -134,7 +134,7 @@ func TestTunnelBetweenMembersIsABridge(t *testing.T) {
 	known(t, from, to.ID())
 	known(t, to, from.ID())
 	ntbtest.Run(t, func(t *testing.T) (a, b ntb.Device) {
-		return pairUp(t, from, to)
+		return asDevices(pairUp(t, from, to))
 	})
 }
 
@@ -168,7 +168,7 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	a, b := f.tunnels(t, 1, 3)
 	defer a.Close()
 	defer b.Close()
-	tb := b.(*tunnel)
+	tb := b
 	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
 	word := make([]byte, wordEntry)
 	putWord(word, entryWord(entryPublish, 64, 8))
@@ -215,7 +215,7 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	a, b := pairUp(t, f.nodes[0], m)
 	x, y := f.tunnels(t, 1, 3) // through the member's owner
 	defer func() {
-		for _, d := range []ntb.Device{a, b, x, y} {
+		for _, d := range []*tunnel{a, b, x, y} {
 			d.Close()
 		}
 	}()
@@ -233,11 +233,11 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	for i := range uint64(1000) {
 		past.Publish64(0, i)
 	}
-	x.Order()
+	x.settle()
 	require.Equal(t, uint64(999), ntb.Load64(y.Inbound(), 0))
 	dropped := owner.drops[dropStopped].Load()
 	in.mu.Unlock()
-	a.Order()
+	a.settle()
 	for i := range uint64(words) {
 		require.Equal(t, i+1, ntb.Load64(b.Inbound(), 8*int(i)))
 	}
@@ -253,7 +253,7 @@ func TestMembersDoNotStopTheRing(t *testing.T) {
 	for host := 1; host <= 3; host++ {
 		all = append(all, f.member(t, host, 2))
 	}
-	var devices []ntb.Device
+	var devices []*tunnel
 	for _, from := range all {
 		for _, to := range all {
 			if from.ID().Host() == to.ID().Host() {
@@ -274,7 +274,7 @@ func TestMembersDoNotStopTheRing(t *testing.T) {
 				out.Write(64, b)
 				out.Publish64(0, i+1)
 			}
-			d.Order()
+			d.settle()
 		})
 	}
 	wg.Wait()

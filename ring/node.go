@@ -41,7 +41,7 @@ func Join(n *link.Node, o Options) (*Node, error) {
 func (n *Node) Close() {
 	n.router.shut()
 	for _, p := range n.Shut() {
-		if p.Caps().Delayed {
+		if p.Frames() != nil {
 			p.Fail(link.ErrClosed)
 		}
 	}

@@ -92,50 +92,46 @@ func (r *router) knownLocked(id link.ID) *link.Peer {
 
 // ask makes a tunnel and brings a peer up over it.
 func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
-	t, err := r.dial(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return r.peerOver(ctx, t)
-}
-
-// dial makes a tunnel.
-func (r *router) dial(ctx context.Context, id link.ID) (*tunnel, error) {
 	t := newAsker(r, id)
 	r.tunnels.add(t)
 	t.reroute()
 	var err error
 	select {
 	case <-t.opened:
-		return t, nil
+		p, err := r.node.UpOver(t, id)
+		if err == nil {
+			r.keep(p, t)
+		}
+		return p, err
 	case <-t.down:
 		err = fmt.Errorf("%w %v", ErrUnreachable, id)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	t.mu.Lock()
-	t.abort()
-	t.mu.Unlock()
+	t.step(t.drop)
 	t.Close()
 	return nil, err
 }
 
-// answer is the counterpart of ask, on a goroutine of its own.
+// answer is the counterpart of ask, on a goroutine of its own. The process that asked may have given up, or
+// ended, and another one may have asked in its name. So the peer is used, but kept only once that answers.
 func (r *router) answer(t *tunnel) {
 	defer r.node.wg.Done()
 	t.reroute()
-	ctx, cancel := context.WithTimeout(context.Background(), bringUpLimit)
-	defer cancel()
-	r.peerOver(ctx, t)
-}
-
-func (r *router) peerOver(ctx context.Context, t *tunnel) (*link.Peer, error) {
-	p, err := r.node.UpTo(ctx, t, t.remote)
+	p, err := r.node.UpOver(t, t.remote)
 	if err != nil {
-		return nil, err
+		return
 	}
-	r.keep(p, t)
-	return p, nil
+	t.probe()
+	limit := time.NewTimer(bringUpLimit)
+	defer limit.Stop()
+	select {
+	case <-t.opened:
+		r.keep(p, t)
+	case <-t.down:
+	case <-limit.C:
+		p.Fail(fmt.Errorf("%w: %v does not answer", link.ErrDown, t.remote))
+	}
 }
 
 // keep puts a routed peer into the table, where it stays until its tunnel is down.
@@ -145,8 +141,8 @@ func (r *router) keep(p *link.Peer, t *tunnel) {
 	if !p.Up() {
 		return // forget, which comes after that, may have been called
 	}
-	// This replaces even a peer that is up. A process that asks for a tunnel knows of none.
-	// So the other end of the one here most likely belongs to a process that has ended.
+	// This replaces even a peer that is up. A process that asks for a tunnel, and stands by it, knows of
+	// none. So the other end of the one here most likely belongs to a process that has ended.
 	r.routed[t.remote] = routed{p, t}
 }
 
@@ -166,9 +162,7 @@ func (r *router) close() {
 		time.Sleep(time.Millisecond)
 	}
 	for _, t := range r.tunnels.all() {
-		t.mu.Lock()
-		t.abort()
-		t.mu.Unlock()
+		t.step(t.drop)
 	}
 	r.mu.Lock()
 	links := slices.Collect(maps.Values(r.links))

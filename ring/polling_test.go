@@ -40,9 +40,7 @@ func newWaitingWith(t *testing.T, o Options) *waiting {
 	w.x.via.Store(w.left)
 	w.x.heard.Store(m.in)
 	t.Cleanup(func() {
-		w.x.mu.Lock()
-		w.x.abort()
-		w.x.mu.Unlock()
+		w.x.step(w.x.drop)
 		w.x.Close()
 	})
 	return w

@@ -94,10 +94,4 @@ func (t *tunnel) leave(was *outLane) {
 // probe finds out whether the other end still has the tunnel. Its process may have ended,
 // and another one may have begun with the same id. A process that has nothing to send
 // would not learn of it. The answer is an acknowledgement or a reset.
-func (t *tunnel) probe() {
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	now := time.Now()
-	t.arq.Probe(now)
-	t.push(now)
-}
+func (t *tunnel) probe() { t.step(t.arq.Probe) }

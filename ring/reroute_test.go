@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/arq"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -23,7 +22,7 @@ func (t *tunnel) beginnings() uint32 {
 func (t *tunnel) loses(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.arq.Mark(arq.Marks{}, now)
+	t.arq.Ask(now)
 	t.loseAll(now)
 }
 
@@ -69,7 +68,7 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 		was := r.linkStates[host]
 		fr := frame{
 			kind: frameLinkState, src: was.id, epoch: uint32(was.number + 1), seq: uint32((was.number + 1) >> 32),
-			bells: uint32(stateUp) | uint32(stateUp)<<8, arg: was.links[Left], ask: was.links[Right],
+			states: uint32(stateUp) | uint32(stateUp)<<8, arg: was.links[Left], ask: was.links[Right],
 		}
 		r.mu.Unlock()
 		switch d {
@@ -80,7 +79,7 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 		}
 		r.receiveLinkState(from, &fr, nil)
 	}
-	ta := a.(*tunnel)
+	ta := a
 	rerouted := func() {
 		for end := time.Now().Add(30 * time.Second); ta.requests.count.Load() > 0; time.Sleep(time.Millisecond) {
 			require.True(t, time.Now().Before(end))
@@ -109,11 +108,11 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	a, b := f.tunnels(t, 1, 3)
 	defer a.Close()
 	defer b.Close()
-	a.Order()
-	ta := a.(*tunnel)
+	a.settle()
+	ta := a
 	long := ta.losesForLong(time.Hour)
 	f.cut(0)
-	a.Order() // frames use the new route
+	a.settle() // frames use the new route
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
 	require.True(t, ta.timer.at.Before(long))
@@ -128,8 +127,8 @@ func TestALostFrameIsSentAgainWhileMoreAreSent(t *testing.T) {
 	a, b := f.tunnels(t, 1, 3)
 	defer a.Close()
 	defer b.Close()
-	a.Order()
-	ta := a.(*tunnel)
+	a.settle()
+	ta := a
 	ta.loses(time.Now())
 	out := a.Outbound()
 	for i := uint64(1); ntb.Load64(b.Inbound(), 0) == 0; i++ {
@@ -165,9 +164,7 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 		made := r.tunnels.all()
 		require.Len(t, made, 1)
 		require.EqualValues(t, 1, admitted.Load())
-		made[0].mu.Lock()
-		made[0].abort()
-		made[0].mu.Unlock()
+		made[0].step(made[0].drop)
 		made[0].Close()
 		require.Empty(t, r.tunnels.all())
 	}

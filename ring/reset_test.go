@@ -157,8 +157,8 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 	defer cancel()
 	p, err := f.nodes[0].Peer(ctx, link.MakeID(2, 1))
 	require.NoError(t, err)
-	require.True(t, p.Caps().Delayed)
-	ends(t, "Order", p.Order)
+	require.True(t, p.Frames() != nil)
+	ends(t, "Arrived", func() { p.Frames().Arrived(time.Hour) })
 	open()
 }
 
@@ -189,8 +189,8 @@ func TestATunnelInBackOffTriesAtOnceWhenALinkStateComes(t *testing.T) {
 	a, b := f.tunnels(t, 1, 3)
 	defer a.Close()
 	defer b.Close()
-	a.Order()
-	ta := a.(*tunnel)
+	a.settle()
+	ta := a
 	kept := func() int {
 		ta.mu.Lock()
 		defer ta.mu.Unlock()
@@ -206,7 +206,7 @@ func TestATunnelInBackOffTriesAtOnceWhenALinkStateComes(t *testing.T) {
 	n.number++
 	r.receiveLinkState(r.sides[Right].Load(), &frame{
 		kind: frameLinkState, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-		bells: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8, arg: n.links[Left], ask: n.links[Right],
+		states: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8, arg: n.links[Left], ask: n.links[Right],
 	}, nil)
 	require.Eventually(t, func() bool { return ta.beginnings() > was }, 30*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)

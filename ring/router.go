@@ -126,8 +126,7 @@ func (r *router) isShut() bool {
 // When a link has gone down, Link may be called again with a new device for the
 // same neighbour. While a link of that direction is up, a second one is an error.
 //
-// The device needs Options.Lanes+1 doorbell bits and 16 scratchpads. Its window
-// needs room for the lanes and MinWindow; see [Options.LinkWindow].
+// The device needs Options.Lanes+1 doorbell bits. Its window needs room for the lanes and MinWindow; see [Options.LinkWindow].
 //
 // Its errors are ErrVersion, ErrMismatch and ErrSameID, on both sides, ErrUnfit, ErrDown,
 // ErrClosed, and that of ctx. ErrUnfit is returned when the neighbour has been informed, or ctx
@@ -155,7 +154,7 @@ func (n *Node) Link(ctx context.Context, dev ntb.Device, d Direction) (*Link, er
 		dev.Close()
 		return nil, err
 	}
-	p, err := n.UpTo(ctx, newSplit(l, l.opts.lanesBytes()), l.id)
+	p, err := n.UpOver(link.Bridge(newSplit(l, l.opts.lanesBytes())), l.id)
 	if err != nil {
 		l.fail(err)
 		<-l.done

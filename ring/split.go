@@ -8,8 +8,7 @@ import (
 )
 
 // split is the part of a link's device that belongs to the neighbour's direct Peer:
-// the rest of the windows, the doorbell bits above those of the lanes, and the
-// upper scratchpads. Everything else passes through: a store is the device's store.
+// the rest of the windows, and the doorbell bits above those of the lanes. Everything else passes through: a store is the device's store.
 type split struct {
 	ntb.Device
 	link   *Link
@@ -23,9 +22,7 @@ type split struct {
 func newSplit(l *Link, off int) *split {
 	s := &split{Device: l.dev, link: l, caps: l.caps, off: off, bit: l.opts.Lanes}
 	s.caps.Doorbells -= s.bit
-	s.caps.Scratchpads -= linkSpads
-	s.caps = s.caps.WithoutFrames() // their offsets are those of the whole window
-	s.caps.Mapper = nil             // likewise
+	s.caps.Mapper = nil // its offsets are those of the whole window
 	return s
 }
 
@@ -41,9 +38,7 @@ func (s *split) Outbound() ntb.Window {
 	return out.Part(s.off, out.Len()-s.off)
 }
 
-func (s *split) Spad(i int) uint32           { return s.Device.Spad(linkSpads + i) }
-func (s *split) SetPeerSpad(i int, v uint32) { s.Device.SetPeerSpad(linkSpads+i, v) }
-func (s *split) RingDoorbell(bit int)        { s.Device.RingDoorbell(s.bit + bit) }
+func (s *split) RingDoorbell(bit int) { s.Device.RingDoorbell(s.bit + bit) }
 
 func (s *split) WaitDoorbell(bit int) error {
 	err := ntb.ErrClosed

@@ -102,7 +102,7 @@ func TestTheLinkStateOfAProcessWhoseClockWentBackCounts(t *testing.T) {
 	number := uint64(time.Now().Add(time.Hour).UnixNano())
 	r.receiveLinkState(r.sides[Left].Load(), &frame{
 		kind: frameLinkState, src: link.MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
-		bells: uint32(stateDown) | uint32(stateDown)<<8,
+		states: uint32(stateDown) | uint32(stateDown)<<8,
 	}, nil)
 	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
 		require.Eventually(t, func() bool {

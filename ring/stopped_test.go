@@ -31,7 +31,7 @@ func TestAStoppedNodeDoesNotHoldUpThoseBeforeIt(t *testing.T) {
 	c, d := f.tunnels(t, 1, 3)
 	defer c.Close()
 	defer d.Close()
-	c.Order()
+	c.settle()
 	goOn := stopLast(f)
 	out := a.Outbound()
 	const last = 100
@@ -43,11 +43,11 @@ func TestAStoppedNodeDoesNotHoldUpThoseBeforeIt(t *testing.T) {
 		in := n.router.sides[Left].Load().in[0]
 		require.Eventually(t, in.blocked.Load, 60*time.Second, time.Millisecond)
 	}
-	ends(t, "Order", c.Order)
+	ends(t, "Order", c.settle)
 	require.True(t, c.LinkUp())
 	require.True(t, a.LinkUp())
 	goOn()
-	a.Order()
+	a.settle()
 	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 0))
 }
 
@@ -62,15 +62,15 @@ func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
 		known(t, f.nodes[host-1], m.ID())
 		known(t, m, link.MakeID(host, 1))
 	}
-	var near [2]ntb.Device
+	var near [2]*tunnel
 	for i, host := range []int{1, 3} {
 		x, y := pairUp(t, m, f.nodes[host-1])
 		defer x.Close()
 		defer y.Close()
 		near[i] = x
 	}
-	near[0].Order()
-	near[1].Order()
+	near[0].settle()
+	near[1].settle()
 	defer stopLast(f)()
 	out := near[1].Outbound()
 	for i := range uint64(100) {
@@ -79,7 +79,7 @@ func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
 	}
 	down := (*f.nodes[1].router.members.Load())[m.ID()].in[0]
 	require.Eventually(t, down.blocked.Load, 60*time.Second, time.Millisecond)
-	ends(t, "Order", near[0].Order)
+	ends(t, "Order", near[0].settle)
 }
 
 // A lane whose neighbour took nothing for long drops frames of members until it gives

@@ -95,13 +95,13 @@ func (l *inLane) takeOwn() (took, left bool) {
 	return true, false
 }
 
-// Poll implements ntb.Frames.
+// Poll implements link.Frames.
 func (t *tunnel) Poll() bool {
 	l := t.heard.Load()
 	return l != nil && l.poll()
 }
 
-// Rest implements ntb.Frames.
+// Rest implements link.Frames.
 func (t *tunnel) Rest() {
 	if l := t.heard.Load(); l != nil {
 		l.wakeWorker()

@@ -10,13 +10,8 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-const (
-	tunnelBells = 8
-	tunnelSpads = 16
-)
-
-// tunnel is a bridge of frames to a process that is not at the other end of a cable.
-// It implements ntb.Device. Stores are gathered in an open frame, which is sent at
+// tunnel is a path of frames to a process that is not at the other end of a cable.
+// It implements link.Frames. Stores are gathered in an open frame, which is sent at
 // the next Publish. What is sent when, and again, is up to arq.
 type tunnel struct {
 	// Immutable.
@@ -26,9 +21,9 @@ type tunnel struct {
 	over   *linkKey      // of the link that another process asked for it over; nil: this process asked
 	index  uint32        // its number here, given by the table
 	down   chan struct{} // closed when the device goes down
-	opened chan struct{} // closed when far is known
+	opened chan struct{} // closed when the other end is known to be there
 
-	far     farEnd  // constant after opened
+	far     farEnd  // constant once up
 	inbound inbound // what the other end stores, under a lock of its own
 
 	state    atomic.Uint32 // the state of arq, for those who do not hold mu; stored under mu
@@ -42,11 +37,13 @@ type tunnel struct {
 	arq     arq.End
 	late    backlog   // stores behind those that arq keeps
 	writers turnQueue // those with data, that wait for room
-	marks   arq.Marks // doorbells, a request and an answer that found no frame
-	orders  orders
-	nextHop nextHop
-	timer   retransmitTimer // calls onRetransmitTimer
-	err     error           // why the link went down, if there is more to say; constant then
+	// deliveries are the calls of Arrived that wait. asks is set while one is not in a frame.
+	deliveries []*delivery
+	asks       bool
+	agreed     bool // opened is closed
+	nextHop    nextHop
+	timer      retransmitTimer // calls onRetransmitTimer
+	err        error           // why the link went down, if there is more to say; constant then
 }
 
 // farEnd is the other end of a tunnel.
@@ -56,8 +53,8 @@ type farEnd struct {
 }
 
 var (
-	_ ntb.Device = (*tunnel)(nil)
-	_ ntb.Sink   = (*tunnel)(nil)
+	_ link.Frames = (*tunnel)(nil)
+	_ ntb.Sink    = (*tunnel)(nil)
 )
 
 // maxUnsent is how many frames wait for the lane at most before data waits for its
@@ -126,16 +123,18 @@ func (t *tunnel) current() arq.State { return arq.State(t.state.Load()) }
 // mu.
 func (t *tunnel) changed() {
 	was, s := t.current(), t.arq.State()
+	if was != s {
+		t.state.Store(uint32(s)) // first, since goroutines that wake must find it
+	}
+	if !t.agreed && t.arq.Agreed() {
+		t.agreed = true
+		close(t.opened)
+	}
 	if was == s {
 		return
 	}
-	t.state.Store(uint32(s)) // first, since goroutines that wake must find it
-	if was == arq.Opening && s == arq.Up {
-		close(t.opened)
-	}
 	if was < arq.Draining && s >= arq.Draining {
 		close(t.down)
-		t.orders.end()
 		for _, w := range t.writers {
 			w.Wake()
 		}
@@ -150,43 +149,33 @@ func (t *tunnel) changed() {
 	}
 }
 
-// abort drops what was to be sent, since no process would get it. The caller holds mu.
-func (t *tunnel) abort() {
-	t.arq.Abort()
-	t.changed()
-}
+// drop drops what was to be sent, since no process would get it. The caller holds mu.
+func (t *tunnel) drop(time.Time) { t.arq.Abort() }
 
-// Caps implements ntb.Device. For all that is known, the other end's memory is not
-// on this machine, and Order needs no fences.
+// Caps implements link.Path.
 func (t *tunnel) Caps() ntb.Caps {
 	via := t.via.Load()
 	return ntb.Caps{
-		SameProcess: via != nil && via.caps.SameProcess,
-		Backend:     "ring", Doorbells: tunnelBells, Scratchpads: tunnelSpads,
+		Backend: "ring", SameProcess: via != nil && via.caps.SameProcess,
 		Untrusted: true, // only hosts on the way could say whose process it is
-		Sequenced: true, Watches: true, Paced: true, Delayed: true, Frames: t,
 	}
 }
 
 func (t *tunnel) Inbound() []byte      { return t.inbound.memory.in }
 func (t *tunnel) Outbound() ntb.Window { return t.far.out }
 
-func (t *tunnel) Spad(i int) uint32 {
-	if !t.LinkUp() {
-		return link.Gone
-	}
-	return t.inbound.spads[i].Load()
-}
-
 func (t *tunnel) LinkUp() bool { return t.current() == arq.Up }
 
-// WaitDoorbell implements ntb.Device. The caller's look comes after it (pair S10).
-func (t *tunnel) WaitDoorbell(bit int) error {
+// Park implements link.Path: the other end always wakes this one.
+func (t *tunnel) Park() {}
+
+// Wait implements link.Path. The caller's look comes after it (pair S10).
+func (t *tunnel) Wait() error {
 	if err := t.linkError(); err != nil {
 		return err
 	}
 	select {
-	case <-t.inbound.bells[bit]:
+	case <-t.inbound.woken:
 	case <-t.down:
 	}
 	return t.linkError()
@@ -204,36 +193,23 @@ func (t *tunnel) linkError() error {
 	return ntb.ErrLinkDown
 }
 
-func (t *tunnel) DMA(int) ntb.DMAChannel { panic("ring: a tunnel has no DMA channels") }
-
-// Reclaim implements ntb.Device. The window is on the heap.
-func (t *tunnel) Reclaim(int, int) error { return ntb.ErrNotSupported }
-
-// Disable implements ntb.Device. What was sent before arrives before the other end
+// Disable implements link.Path. What was sent before arrives before the other end
 // sees it.
 func (t *tunnel) Disable() {
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	t.flush()
-	t.arq.Disable()
-	t.push(time.Now())
+	t.step(func(time.Time) {
+		t.flush()
+		t.arq.Disable()
+	})
 }
 
-// Close implements ntb.Device. It does not wait. What was sent, and the end itself,
+// Close implements link.Path. It does not wait. What was sent, and the end itself,
 // is sent again until it is acknowledged or arq.LingerFor has passed. Its connections have
 // ended: what the other end sends later is answered with a reset.
 func (t *tunnel) Close() error {
-	t.closeSends()
+	t.step(func(now time.Time) {
+		t.flush()
+		t.arq.Close(now)
+	})
 	t.inbound.close()
 	return nil
-}
-
-// closeSends is Close for what is sent.
-func (t *tunnel) closeSends() {
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	t.flush()
-	now := time.Now()
-	t.arq.Close(now)
-	t.push(now)
 }

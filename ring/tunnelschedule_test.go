@@ -67,7 +67,7 @@ type ringOfTunnels struct {
 // storing is what one end of a tunnel stores: words and data, each published with its number.
 type storing struct {
 	far  *tunnel
-	turn *ntb.Turn
+	turn *link.Turn
 	done uint64 // the last number
 	left int    // stores to come
 }
@@ -242,13 +242,13 @@ func (w *ringOfTunnels) use(t *tunnel) bool {
 	p := make([]byte, 8*(1+w.rng.IntN(80)))
 	switch w.rng.IntN(4) {
 	case 0:
-		if t.TryStore(64, p, s.turn) < len(p) {
+		if t.Data(64, p, s.turn) < len(p) {
 			t.Leave(s.turn)
 		}
 	case 1:
 		t.Store(64, p)
 	case 2:
-		t.RingDoorbell(1)
+		t.Wake(uint32(s.done), [2]int{24, 32})
 	}
 	s.left--
 	s.done++
@@ -377,9 +377,7 @@ func (w *ringOfTunnels) later() {
 
 func (w *ringOfTunnels) end() {
 	for _, t := range w.tunnels {
-		t.mu.Lock()
-		t.abort()
-		t.mu.Unlock()
+		t.step(t.drop)
 		t.Close()
 	}
 	for _, k := range w.workers {

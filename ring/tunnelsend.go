@@ -65,6 +65,15 @@ func (t *tunnel) send(o *outLane) (n int, more bool) {
 	return f.size(), more
 }
 
+// step takes a step of arq, and sends what follows.
+func (t *tunnel) step(f func(now time.Time)) {
+	t.mu.Lock()
+	defer t.unlockAndSend()
+	now := time.Now()
+	f(now)
+	t.push(now)
+}
+
 // push follows each step of arq. What was kept aside moves into frames, as far as there is
 // room. What is in frames is sent by unlockAndSend. The caller holds mu.
 func (t *tunnel) push(now time.Time) {
@@ -80,9 +89,11 @@ func (t *tunnel) frame(out *arq.Frame) frame {
 		kind: frameKind(out.Kind), src: r.node.id, dst: t.remote, hops: r.opts.mostHops(),
 		to: t.far.index, from: t.index, epoch: t.epoch,
 		seq: out.Seq, ack: out.Ack, length: uint32(len(out.Body)),
-		bells: out.Marks.Bells, ask: out.Marks.Ask, answer: out.Marks.Answer,
 	}
-	if f.kind == frameOpen || f.kind == frameAccept {
+	switch {
+	case out.Asks:
+		f.ask = 1
+	case f.kind == frameOpen || f.kind == frameAccept:
 		f.arg, f.ask = uint32(r.opts.Window>>10), uint32(r.opts.Retention>>10)
 	}
 	return f

@@ -92,17 +92,6 @@ func (t *tunnel) update(off int, v uint64, width int) {
 	}
 }
 
-// SetPeerSpad implements ntb.Device.
-func (t *tunnel) SetPeerSpad(i int, v uint32) {
-	if i < 0 || i >= tunnelSpads {
-		panic("ring: scratchpad out of range")
-	}
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	t.word(entrySpad, i, uint64(v), 4)
-	t.flush()
-}
-
 // word stores a word if the link is up. The caller holds mu.
 func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
 	if t.current() == arq.Up && !(t.late.empty() && t.putWord(kind, off, v, width)) {
@@ -166,7 +155,7 @@ func (t *tunnel) refill(now time.Time) {
 	if refilled {
 		t.arq.EndFrame(now)
 	}
-	t.signal(now)
+	t.ask(now)
 	if t.late.empty() {
 		t.arq.Finish(now)
 	}
@@ -199,33 +188,15 @@ func (t *tunnel) refillOne() bool {
 	return true
 }
 
-// RingDoorbell implements ntb.Device. It never waits. The bit goes with a frame
-// that is not sent yet, or in one of its own, which takes no room.
-func (t *tunnel) RingDoorbell(bit int) {
+// Wake implements link.Path. All is one frame.
+func (t *tunnel) Wake(v uint32, offsets [2]int) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
-	if t.current() == arq.Up {
-		t.ring(bit)
+	for _, off := range offsets {
+		if off != 0 {
+			t.update(off, uint64(v), 4)
+		}
 	}
-}
-
-// ring is RingDoorbell. The caller holds mu.
-func (t *tunnel) ring(bit int) {
-	t.marks.Bells |= 1 << bit
-	t.mark(time.Now())
-}
-
-// mark puts the marks behind everything that was stored before. The caller holds mu.
-func (t *tunnel) mark(now time.Time) {
-	t.arq.EndFrame(now)
-	t.signal(now)
-	t.push(now)
-}
-
-// signal puts the marks into a frame, or leaves them for later, when acknowledgements come. The
-// caller holds mu.
-func (t *tunnel) signal(now time.Time) {
-	if t.marks != (arq.Marks{}) && !t.arq.State().Over() && t.late.empty() && t.arq.Mark(t.marks, now) {
-		t.marks = arq.Marks{}
-	}
+	t.update(0, uint64(v), 4)
+	t.flush()
 }

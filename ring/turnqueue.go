@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
 // turnQueue is the turns that wait, the first one first. A tunnel's mu guards it.
-type turnQueue []*ntb.Turn
+type turnQueue []*link.Turn
 
-func (q *turnQueue) join(w *ntb.Turn) {
+func (q *turnQueue) join(w *link.Turn) {
 	if !w.Waits {
 		w.Waits = true
 		*q = append(*q, w)
@@ -18,24 +19,24 @@ func (q *turnQueue) join(w *ntb.Turn) {
 }
 
 // leave removes w, and reports whether it was there.
-func (q *turnQueue) leave(w *ntb.Turn) bool {
+func (q *turnQueue) leave(w *link.Turn) bool {
 	if !w.Waits {
 		return false
 	}
 	w.Waits = false
-	*q = slices.DeleteFunc(*q, func(o *ntb.Turn) bool { return o == w })
+	*q = slices.DeleteFunc(*q, func(o *link.Turn) bool { return o == w })
 	return true
 }
 
-// Room implements ntb.Frames.
-func (t *tunnel) Room(w *ntb.Turn) bool {
+// Room implements link.Frames.
+func (t *tunnel) Room(w *link.Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current() != arq.Up || t.turn(w)
 }
 
-// Leave implements ntb.Frames.
-func (t *tunnel) Leave(w *ntb.Turn) {
+// Leave implements link.Frames.
+func (t *tunnel) Leave(w *link.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.writers.leave(w) {
@@ -45,7 +46,7 @@ func (t *tunnel) Leave(w *ntb.Turn) {
 
 // turn reports whether it is w's turn and there is room. If not, w joins the queue. The
 // caller holds mu.
-func (t *tunnel) turn(w *ntb.Turn) bool {
+func (t *tunnel) turn(w *link.Turn) bool {
 	if (len(t.writers) == 0 || t.writers[0] == w) && t.takesData() {
 		return true
 	}
@@ -86,8 +87,9 @@ func (t *tunnel) entryFor(n int) int {
 // retention has room for four frames.
 func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
 
-// TryStore implements ntb.Frames.
-func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
+// Data implements link.Frames.
+func (t *tunnel) Data(off int, p []byte, w *link.Turn) (n int) {
+	lock.Device()
 	for frames := 0; n < len(p); frames++ {
 		k := t.tryFrame(off+n, p[n:], w, frames)
 		if k == 0 {
@@ -98,10 +100,10 @@ func (t *tunnel) TryStore(off int, p []byte, w *ntb.Turn) (n int) {
 	return n
 }
 
-// tryFrame is TryStore for the first bytes of p, as many as go into one frame, which is sent
+// tryFrame is Data for the first bytes of p, as many as go into one frame, which is sent
 // before more are stored. frames is how many there were before. Only the first one joins
 // the queue. The turn is over after maxUnsent, if somebody else waits.
-func (t *tunnel) tryFrame(off int, p []byte, w *ntb.Turn, frames int) (n int) {
+func (t *tunnel) tryFrame(off int, p []byte, w *link.Turn, frames int) (n int) {
 	first := frames == 0
 	t.mu.Lock()
 	defer t.unlockAndSend()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -18,9 +19,8 @@ func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func(
 	o.Topology, o.FrameBytes, o.Retention = Line, 256, 1<<20
 	change(&o)
 	f := newFabric(t, o)
-	near, far := f.tunnels(t, 1, 2)
-	t.Cleanup(func() { near.Close(); far.Close() })
-	a, b = near.(*tunnel), far.(*tunnel)
+	a, b = f.tunnels(t, 1, 2)
+	t.Cleanup(func() { a.Close(); b.Close() })
 	lane := &f.nodes[1].router.sides[Left].Load().in[a.laneIndex()].mu
 	lane.Lock()
 	goOn = sync.OnceFunc(lane.Unlock)
@@ -34,9 +34,9 @@ func (t *tunnel) unsent() int {
 	return t.arq.Unsent()
 }
 
-func newTurn() (*ntb.Turn, chan struct{}) {
+func newTurn() (*link.Turn, chan struct{}) {
 	woken := make(chan struct{}, 1)
-	return &ntb.Turn{Wake: func() {
+	return &link.Turn{Wake: func() {
 		select {
 		case woken <- struct{}{}:
 		default:
@@ -54,13 +54,13 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	second, _ := newTurn()
 	const piece = 200 // no two fit in a frame
 	at := 64
-	for a.TryStore(at, make([]byte, piece), first) == piece {
+	for a.Data(at, make([]byte, piece), first) == piece {
 		require.LessOrEqual(t, a.unsent(), maxUnsent)
 		a.Publish(0, uint64(at), 8)
 		at += 256
 	}
 	require.LessOrEqual(t, a.unsent(), maxUnsent)
-	require.Zero(t, a.TryStore(at, make([]byte, piece), second), "it is another one's turn")
+	require.Zero(t, a.Data(at, make([]byte, piece), second), "it is another one's turn")
 	require.Empty(t, woken)
 	for v := range uint64(1000) {
 		a.Update(8, v, 8)
@@ -68,9 +68,9 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	a.Publish(0, 1, 8)
 	goOn()
 	<-woken
-	require.Zero(t, a.TryStore(at, make([]byte, piece), second), "it is still another one's turn")
-	require.NotZero(t, a.TryStore(at, make([]byte, piece), first))
-	a.Order()
+	require.Zero(t, a.Data(at, make([]byte, piece), second), "it is still another one's turn")
+	require.NotZero(t, a.Data(at, make([]byte, piece), first))
+	a.settle()
 	require.EqualValues(t, 999, ntb.Load64(b.Inbound(), 8))
 	require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 }
@@ -81,10 +81,10 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	a, _, goOn := stuckTunnels(t, func(*Options) {})
 	first, woken := newTurn()
 	second, next := newTurn()
-	for a.TryStore(64, make([]byte, 200), first) > 0 {
+	for a.Data(64, make([]byte, 200), first) > 0 {
 		a.Publish(0, 1, 8)
 	}
-	require.Zero(t, a.TryStore(64, make([]byte, 200), second))
+	require.Zero(t, a.Data(64, make([]byte, 200), second))
 	goOn()
 	<-woken
 	require.Empty(t, next)
@@ -93,7 +93,7 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	a.wakeNext()
 	a.mu.Unlock()
 	<-next
-	require.NotZero(t, a.TryStore(64, make([]byte, 200), second))
+	require.NotZero(t, a.Data(64, make([]byte, 200), second))
 }
 
 // Stores that find no room arrive in the order in which they were made. Of a word of which
@@ -124,7 +124,7 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	require.NotZero(t, late, "this test means that there is no room")
 	require.Less(t, late, 300, "older values are dropped")
 	done := make(chan struct{})
-	go func() { a.Order(); close(done) }()
+	go func() { a.settle(); close(done) }()
 	goOn()
 	<-done
 	for i := range 100 {
@@ -165,22 +165,21 @@ func TestCloseComesBehindStoresWithoutRoom(t *testing.T) {
 
 // Nothing waits for ever in a call that has no limit, since the end of the tunnel
 // ends it.
-func TestOrderAndDeliverEndWithTheTunnel(t *testing.T) {
+func TestArrivedEndsWithTheTunnel(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
 	ended := make(chan struct{})
-	go func() { a.Order(); ended <- struct{}{} }()
-	go func() { a.Deliver(time.Hour); ended <- struct{}{} }()
+	a.Publish(64, 1, 8)
+	go func() { a.Arrived(time.Hour); ended <- struct{}{} }()
 	for asked := false; !asked; time.Sleep(time.Millisecond) {
 		a.mu.Lock()
-		asked = len(a.orders.waiting) == 2
+		asked = len(a.deliveries) == 1
 		a.mu.Unlock()
 	}
 	w, _ := newTurn()
 	a.Disable()
 	<-ended
-	<-ended
-	require.Equal(t, 8, a.TryStore(0, make([]byte, 8), w), "as with any bridge that is down")
+	require.Equal(t, 8, a.Data(0, make([]byte, 8), w), "as with any bridge that is down")
 }
 
 // The smallest retention of each frame size takes data, and words beside it.
@@ -189,13 +188,13 @@ func TestTheSmallestRetentionTakesData(t *testing.T) {
 	for _, size := range []int{minFrameBytes, 1 << 10, 4 << 10, DefaultFrame} {
 		a, b, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 4*size })
 		w, _ := newTurn()
-		require.NotZero(t, a.TryStore(64, make([]byte, 2*size), w), "frames of %d bytes", size)
+		require.NotZero(t, a.Data(64, make([]byte, 2*size), w), "frames of %d bytes", size)
 		a.Publish(0, 1, 8)
 		a.mu.Lock()
 		require.True(t, a.late.empty())
 		a.mu.Unlock()
 		goOn()
-		a.Order()
+		a.settle()
 		require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 	}
 }
@@ -209,12 +208,12 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 		a, _, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 1<<20 })
 		w, _ := newTurn()
 		for a.unsent() < maxUnsent-1 {
-			require.NotZero(t, a.TryStore(64, make([]byte, size-entryHeader-wordEntry), w))
+			require.NotZero(t, a.Data(64, make([]byte, size-entryHeader-wordEntry), w))
 			a.Publish(0, 1, 8) // the frame is full
 		}
-		require.NotZero(t, a.TryStore(64, make([]byte, last), w))
+		require.NotZero(t, a.Data(64, make([]byte, last), w))
 		a.Publish(0, 1, 8)
-		for a.TryStore(64, make([]byte, size), w) > 0 {
+		for a.Data(64, make([]byte, size), w) > 0 {
 		}
 		a.mu.Lock()
 		takes := a.takesData()
@@ -225,8 +224,8 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 }
 
 // A word that is stored again while it waits comes behind what announced its older value. The
-// doorbell comes behind both, so whom it wakes finds the latest.
-func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
+// last word of Wake comes behind both, so whom it wakes finds the latest.
+func TestAWakeComesBehindWordsThatWereReplaced(t *testing.T) {
 	leak.Check(t)
 	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
 	late := func() int {
@@ -235,18 +234,18 @@ func TestADoorbellComesBehindWordsThatWereReplaced(t *testing.T) {
 		return len(a.late.stores)
 	}
 	for late() == 0 {
-		a.Publish(0, 1, 8)
+		a.Publish(256, 1, 8)
 	}
 	const last = 5
 	for v := range uint64(last + 1) {
 		a.Update(64, v, 8)
 		if v == 0 {
-			a.Announce(0, 7, 128) // announces the first value
+			a.Wake(7, [2]int{128, 0}) // announces the first value
 		}
 	}
 	require.NotZero(t, late())
 	goOn()
-	require.NoError(t, b.WaitDoorbell(0))
+	require.NoError(t, b.Wait())
 	require.EqualValues(t, 7, ntb.Load32(b.Inbound(), 128))
 	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 64))
 }
@@ -276,7 +275,7 @@ func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 		}
 	}
 	goOn()
-	a.Order()
+	a.settle()
 	require.EqualValues(t, 200, ntb.Load64(b.Inbound(), 16))
 }
 
@@ -298,14 +297,12 @@ func TestALargeStoreLetsTheNextWriterStore(t *testing.T) {
 	}}
 	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
 	p := make([]byte, 4*maxUnsent*o.FrameBytes)
-	n := x.TryStore(64, p, large)
+	n := x.Data(64, p, large)
 	require.Positive(t, n)
 	require.LessOrEqual(t, n, maxUnsent*o.FrameBytes)
 	<-woken
-	require.Zero(t, x.TryStore(64+n, p[n:], large), "it is another one's turn")
-	require.Positive(t, x.TryStore(1<<16, p[:8], next))
-	x.mu.Lock()
-	x.abort()
-	x.mu.Unlock()
+	require.Zero(t, x.Data(64+n, p[n:], large), "it is another one's turn")
+	require.Positive(t, x.Data(1<<16, p[:8], next))
+	x.step(x.drop)
 	x.Close()
 }

@@ -3,49 +3,35 @@ package ring
 import (
 	"slices"
 
-	"github.com/ntbnet/ntbnet/internal/arq"
-	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // watches are the watches of a tunnel, by the line's number in the window.
-type watches map[int][]*ntb.Watch
+type watches map[int][]*link.Watch
 
-// Watch implements ntb.Frames.
-func (t *tunnel) Watch(w *ntb.Watch, first int) {
+// Watch implements link.Frames.
+func (t *tunnel) Watch(w *link.Watch) {
 	t.inbound.mu.Lock()
 	defer t.inbound.mu.Unlock()
 	for i, line := range w.Lines {
 		if i == 0 || line != w.Lines[0] {
-			t.inbound.watched[first+line] = append(t.inbound.watched[first+line], w)
+			t.inbound.watched[t.inbound.first+line] = append(t.inbound.watched[t.inbound.first+line], w)
 		}
 	}
 }
 
-// Unwatch implements ntb.Frames.
-func (t *tunnel) Unwatch(w *ntb.Watch, first int) {
+// Unwatch implements link.Frames.
+func (t *tunnel) Unwatch(w *link.Watch) {
 	t.inbound.mu.Lock()
 	defer t.inbound.mu.Unlock()
 	for _, line := range w.Lines {
-		t.inbound.watched.remove(first+line, w)
+		t.inbound.watched.remove(t.inbound.first+line, w)
 	}
 }
 
-func (m watches) remove(line int, w *ntb.Watch) {
-	m[line] = slices.DeleteFunc(m[line], func(o *ntb.Watch) bool { return o == w })
+func (m watches) remove(line int, w *link.Watch) {
+	m[line] = slices.DeleteFunc(m[line], func(o *link.Watch) bool { return o == w })
 	if len(m[line]) == 0 {
 		delete(m, line)
 	}
-}
-
-// Announce implements ntb.Frames. All is one frame.
-func (t *tunnel) Announce(bit int, v uint32, offsets ...int) {
-	t.mu.Lock()
-	defer t.unlockAndSend()
-	if t.current() != arq.Up {
-		return
-	}
-	for _, off := range offsets {
-		t.update(off, uint64(v), 4)
-	}
-	t.ring(bit)
 }

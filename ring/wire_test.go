@@ -26,14 +26,14 @@ func TestAFrameIsLaidOutAsDocumented(t *testing.T) {
 	const hop = 0x11223344
 	f := frame{
 		kind: frameData, hops: 0x0203, src: 0x10000001, dst: 0x20000002, to: 0x30000003, from: 0x40000004,
-		epoch: 0x50000005, seq: 0x60000006, ack: 0x70000007, length: 0x80000008, bells: 0x90000009,
-		arg: 0xa000000a, ask: 0xb000000b, answer: 0xc000000c,
+		epoch: 0x50000005, seq: 0x60000006, ack: 0x70000007, length: 0x80000008, states: 0x90000009,
+		arg: 0xa000000a, ask: 0xb000000b,
 	}
 	want := map[string]uint64{
 		"hop number": hop, "kind": uint64(frameData), "version": linkVersion, "hops": 0x0203,
 		"source": 0x10000001, "destination": 0x20000002, "to": 0x30000003, "from": 0x40000004,
 		"epoch": 0x50000005, "number": 0x60000006, "acknowledgement": 0x70000007, "length": 0x80000008,
-		"doorbells": 0x90000009, "argument": 0xa000000a, "ask": 0xb000000b, "answer": 0xc000000c, "zero": 0,
+		"states": 0x90000009, "argument": 0xa000000a, "ask": 0xb000000b, "zero": 0,
 	}
 	var slot [frameHeader]byte
 	f.encode(&slot)
@@ -69,15 +69,15 @@ func TestFramesAreOfTheKindsDocumented(t *testing.T) {
 }
 
 func TestAnEntryIsLaidOutAsDocumented(t *testing.T) {
-	w := entryWord(entrySpad, 0x11223344, 0x556677)
-	want := map[string]uint64{"offset": 0x11223344, "length": 0x556677, "kind": uint64(entrySpad)}
+	w := entryWord(entryPublish, 0x11223344, 0x556677)
+	want := map[string]uint64{"offset": 0x11223344, "length": 0x556677, "kind": uint64(entryPublish)}
 	rows := wiredoc.Table(t, "Frames", "bits")
 	require.Len(t, rows, len(want))
 	for _, row := range rows {
 		first, last := row.Bits(t, "bits")
 		require.Equal(t, want[row["name"]], w<<(63-last)>>(63-last+first), row["name"])
 	}
-	kinds := map[string]entryKind{"data": entryData, "store": entryStore, "publish": entryPublish, "scratchpad": entrySpad}
+	kinds := map[string]entryKind{"data": entryData, "store": entryStore, "publish": entryPublish}
 	rows = wiredoc.Table(t, "Frames", "stores")
 	require.Len(t, rows, len(kinds))
 	for _, row := range rows {
@@ -135,8 +135,8 @@ func TestFramesAreThoseOfTheExamples(t *testing.T) {
 	kind, off, n := entryKind(w>>56), int(uint32(w)), int(w>>32&0xffffff)
 	word := little(wire[frameHeader+entryHeader : frameHeader+entryHeader+n])
 	require.Equal(t, values, fmt.Sprintf("hop=%d kind=%d hops=%d source=%#x destination=%#x to=%d from=%d epoch=%#x number=%d acknowledgement=%d "+
-		"length=%d doorbells=%#x argument=%d ask=%d answer=%d entry: kind=%d offset=%d length=%d word=%d",
-		hop, f.kind, f.hops, uint32(f.src), uint32(f.dst), f.to, f.from, f.epoch, f.seq, f.ack, f.length, f.bells, f.arg, f.ask, f.answer,
+		"length=%d states=%#x argument=%d ask=%d entry: kind=%d offset=%d length=%d word=%d",
+		hop, f.kind, f.hops, uint32(f.src), uint32(f.dst), f.to, f.from, f.epoch, f.seq, f.ack, f.length, f.states, f.arg, f.ask,
 		kind, off, n, word))
 	body := binary.LittleEndian.AppendUint64(nil, entryWord(kind, off, n))
 	body = binary.LittleEndian.AppendUint64(body, word)
@@ -152,7 +152,7 @@ func TestFramesAreThoseOfTheExamples(t *testing.T) {
 	f, hop = decode(wire)
 	copy(aligned, wire[frameHeader:])
 	state := &linkState{
-		id: f.src, number: f.linkStateNumber(), sides: [2]sideState{sideState(f.bells & 3), sideState(f.bells >> 8 & 3)},
+		id: f.src, number: f.linkStateNumber(), sides: [2]sideState{sideState(f.states & 3), sideState(f.states >> 8 & 3)},
 		links: [2]uint32{f.arg, f.ask}, members: readMembers(f.src.Host(), aligned[:f.length]),
 	}
 	var members []string

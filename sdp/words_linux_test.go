@@ -127,7 +127,7 @@ func testWords(t *testing.T, right, left string) {
 	goOn("first")
 
 	const lanes, notes = 0x2000, 0x5000 // see scribbler_test.go and docs/protocol/link.md
-	require.EqualValues(t, 1, ntb.Load32((*victim.Load()).Inbound(), lanes+0x1000), "the first message has its number elsewhere")
+	require.EqualValues(t, 1, ntb.Load32((*victim.Load()).Inbound(), lanes+0x1000)%64, "the first message has its number elsewhere")
 	var words []int
 	for at := 0; at < 0x480; at += 4 {
 		words = append(words, at)

@@ -74,6 +74,9 @@ func Answerer(c Config) End { return newEnd(c, handshake{state: Up, next: Accept
 // State returns the state.
 func (e *End) State() State { return e.hand.state }
 
+// Agreed reports whether the End is up and the other end is known to be there, for this stream.
+func (e *End) Agreed() bool { return e.hand.state == Up && e.hand.unheard == None }
+
 // Next returns the frame that is to be sent next, if there is one. It returns the same one
 // until Sent is called, or something else happens.
 func (e *End) Next(now time.Time) (f Frame, ok bool) {
@@ -132,30 +135,30 @@ type Arrival struct {
 	Verdict Verdict // of data and close
 	Expects uint32  // what the Receiver expects afterwards
 	Bytes   int     // what is owed for it
+	Asks    bool    // for an acknowledgement at once
 }
 
 // Arrived handles a frame that came. It returns false if no honest end could have sent it,
-// because it acknowledges what was not sent. asked is the last request in what it
-// acknowledges, 0 for none.
-func (e *End) Arrived(a Arrival, now time.Time) (asked uint32, ok bool) {
+// because it acknowledges what was not sent.
+func (e *End) Arrived(a Arrival, now time.Time) (ok bool) {
 	if e.hand.state == Opening {
-		return 0, true // the answer to open was lost, or is late; this comes again
+		return true // the answer to open was lost, or is late; this comes again
 	}
 	e.hand.unheard = None
 	ok = true
 	if !e.hand.state.Over() {
 		var closed bool
-		if asked, closed, ok = e.Sender.acknowledged(a.Ack, now); closed {
+		if closed, ok = e.Sender.acknowledged(a.Ack, now); closed {
 			e.Abort()
 		}
 	}
 	if a.Kind != Ack && a.Verdict != Gap {
-		e.acks.owe(a.Expects, a.Bytes, a.Verdict == Duplicate || a.Kind == Close, now)
+		e.acks.owe(a.Expects, a.Bytes, a.Verdict == Duplicate || a.Kind == Close || a.Asks, now)
 	}
 	if a.Kind == Close && a.Verdict == Take {
 		e.Abort()
 	}
-	return asked, ok
+	return ok
 }
 
 // Disable ends what this end stores. What was stored before is sent, and then close.
@@ -223,7 +226,7 @@ func (e *End) Probe(now time.Time) {
 	switch {
 	case e.hand.state.Over():
 	case e.hand.state == Up && e.Kept() == 0:
-		e.Sender.Mark(Marks{}, now)
+		e.Sender.Ask(now)
 	case e.Sender.shorten():
 		e.again(now)
 	}

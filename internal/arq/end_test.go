@@ -183,13 +183,13 @@ func TestAnAcknowledgementOfWhatWasNotSentIsRefused(t *testing.T) {
 	e := inState(Up, c.Time)
 	data(e, 8, c.Time)
 	for ack, want := range map[uint32]bool{0: true, 1: true, 2: false, 1 << 30: false, 1<<32 - 1: true} {
-		_, ok := e.Arrived(Arrival{Kind: Ack, Ack: ack}, c.Time)
+		ok := e.Arrived(Arrival{Kind: Ack, Ack: ack}, c.Time)
 		require.Equal(t, want, ok, "%d", ack)
 	}
 	sendAll(e, c.Time)
-	_, ok := e.Arrived(Arrival{Kind: Ack, Ack: 3}, c.Time)
+	ok := e.Arrived(Arrival{Kind: Ack, Ack: 3}, c.Time)
 	require.False(t, ok)
-	_, ok = e.Arrived(Arrival{Kind: Ack, Ack: 2}, c.Time)
+	ok = e.Arrived(Arrival{Kind: Ack, Ack: 2}, c.Time)
 	require.True(t, ok)
 }
 
@@ -203,7 +203,7 @@ func TestCloseComesLast(t *testing.T) {
 	e.Close(c.Time)
 	require.True(t, e.Finish(c.Time))
 	require.False(t, e.Finish(c.Time), "once")
-	require.False(t, e.Mark(Marks{Bells: 1}, c.Time), "close is the last")
+	require.False(t, e.Ask(c.Time), "close is the last")
 	require.Equal(t, []Kind{Data, Close}, kinds(sendAll(e, c.Time)))
 	e.Expire(c.pass(200 * ms))
 	require.Equal(t, []Kind{Data, Close}, kinds(sendAll(e, c.Time)))
@@ -229,29 +229,40 @@ func TestLingeringEndsAfter30Seconds(t *testing.T) {
 	require.Equal(t, Closed, e.State())
 }
 
-// Marks join the last frame that was not sent. Of several requests the last one counts.
-func TestMarksJoinWhatWasNotSent(t *testing.T) {
+// A frame that was not sent asks as well as one of its own.
+func TestAskJoinsWhatWasNotSent(t *testing.T) {
 	c := newClock()
 	e := inState(Up, c.Time)
 	data(e, 8, c.Time)
-	e.Mark(Marks{Bells: 1, Ask: 7}, c.Time)
-	e.Mark(Marks{Bells: 4, Ask: 8, Answer: 9}, c.Time)
-	e.Mark(Marks{Bells: 1}, c.Time)
+	e.Ask(c.Time)
+	e.Ask(c.Time)
 	all := sendAll(e, c.Time)
 	require.Len(t, all, 1)
-	require.Equal(t, Marks{Bells: 5, Ask: 8, Answer: 9}, all[0].Marks)
-	e.Mark(Marks{Bells: 2}, c.Time)
+	require.True(t, all[0].Asks)
+	end := e.End()
+	e.Ask(c.Time)
 	all = sendAll(e, c.Time)
 	require.Len(t, all, 1)
 	require.Empty(t, all[0].Body)
-	asked, ok := e.Arrived(Arrival{Kind: Ack, Ack: 2}, c.Time)
-	require.True(t, ok)
-	require.EqualValues(t, 8, asked)
+	require.True(t, e.Arrived(Arrival{Kind: Ack, Ack: 2}, c.Time))
+	require.Equal(t, end, e.Acknowledged())
 	for range 16 {
-		e.Mark(Marks{Bells: 2}, c.Time)
+		e.Ask(c.Time)
 		sendAll(e, c.Time)
 	}
-	require.False(t, e.Mark(Marks{Bells: 2}, c.Time), "there is room for close only")
+	require.False(t, e.Ask(c.Time), "there is room for close only")
+}
+
+// What asks is acknowledged at once, and again if it comes again.
+func TestWhatAsksIsAcknowledgedAtOnce(t *testing.T) {
+	c := newClock()
+	e := inState(Up, c.Time)
+	sendAll(e, c.Time)
+	for _, v := range []Verdict{Take, Duplicate} {
+		require.Empty(t, sendAll(e, c.Time))
+		require.True(t, e.Arrived(Arrival{Kind: Data, Ack: 1, Verdict: v, Expects: 2, Bytes: 1, Asks: true}, c.Time))
+		require.Equal(t, []Kind{Ack}, kinds(sendAll(e, c.Time)))
+	}
 }
 
 func TestTheTimeOfSilenceIsSinceTheFirstFrame(t *testing.T) {

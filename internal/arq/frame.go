@@ -19,9 +19,9 @@ func (k Kind) String() string {
 
 // Frame is a frame that is to be sent.
 type Frame struct {
-	Kind  Kind
-	Seq   uint32 // of data and close
-	Ack   uint32 // the sequence number expected next
-	Marks Marks
-	Body  []byte // of data; valid until the next call of a method of its End
+	Kind Kind
+	Seq  uint32 // of data and close
+	Ack  uint32 // the sequence number expected next
+	Asks bool   // for an acknowledgement at once
+	Body []byte // of data; valid until the next call of a method of its End
 }

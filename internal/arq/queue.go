@@ -1,29 +1,10 @@
 package arq
 
-// Marks are what a frame carries besides its body.
-type Marks struct {
-	Bells  uint32 // doorbell bits
-	Ask    uint32 // number of a request that the other end is to answer; 0: none
-	Answer uint32 // number of a request of the other end; 0: none
-}
-
-// add adds marks that come behind m. Of several requests, and of several answers, the last
-// one covers all.
-func (m *Marks) add(more Marks) {
-	m.Bells |= more.Bells
-	if more.Ask != 0 {
-		m.Ask = more.Ask
-	}
-	if more.Answer != 0 {
-		m.Answer = more.Answer
-	}
-}
-
 // kept is a frame that is not acknowledged.
 type kept struct {
 	off, n int // of its body in the buffer
 	kind   Kind
-	marks  Marks
+	asks   bool // for an acknowledgement at once
 }
 
 // queue is the retransmit queue: it keeps frames from when their bodies are gathered until
@@ -42,8 +23,8 @@ type queue struct {
 	again   bool // it was complete, and is open again
 }
 
-// bare is how many of the frames are without a body at least, so that doorbells and answers
-// find room.
+// bare is how many of the frames are without a body at least, so that what asks for an
+// acknowledgement finds room.
 const bare = 8
 
 func (q *queue) at(i int) *kept { return &q.frames[(q.head+i)&(len(q.frames)-1)] }
@@ -109,7 +90,7 @@ func (q *queue) push(k kept) {
 // reopens reports whether reopen would go on with the last frame.
 func (q *queue) reopens(need, n int) bool {
 	k := *q.at(q.count - 1)
-	if k.n == 0 || k.marks != (Marks{}) || k.off+k.n != q.tail || k.n+need > n {
+	if k.n == 0 || k.asks || k.off+k.n != q.tail || k.n+need > n {
 		return false
 	}
 	limit := len(q.buf)
@@ -129,16 +110,6 @@ func (q *queue) reopen(need, n int) bool {
 	k := *q.at(q.count)
 	q.tail, q.openLen, q.openMax, q.again = k.off, k.n, n, true
 	return true
-}
-
-// lastAsk returns the last request in the first n frames, or 0 if there is none.
-func (q *queue) lastAsk(n int) uint32 {
-	for i := n - 1; i >= 0; i-- {
-		if ask := q.at(i).marks.Ask; ask != 0 {
-			return ask
-		}
-	}
-	return 0
 }
 
 // drop forgets the first n frames.

@@ -47,7 +47,7 @@ func TestSeedsKeepBodiesWhole(t *testing.T) {
 				}
 			case 2:
 				if q.count < 16 {
-					q.push(kept{kind: Data, marks: Marks{Bells: 1}})
+					q.push(kept{kind: Data, asks: true})
 					want = append(want, nil)
 				}
 			case 3:

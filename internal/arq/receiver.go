@@ -56,14 +56,14 @@ const (
 	ackDue                   // one is due
 )
 
-// owe counts n bytes of frames before next that came. If again is true, they came again.
-func (a *acks) owe(next uint32, n int, again bool, now time.Time) {
+// owe counts n bytes of frames before next that came. If atOnce is true, that is acknowledged at once.
+func (a *acks) owe(next uint32, n int, atOnce bool, now time.Time) {
 	if int32(next-a.next) > 0 { // a goroutine that took an earlier frame may come later
 		a.next = next
 	}
 	a.owed += n
 	switch {
-	case again || a.owed >= a.most:
+	case atOnce || a.owed >= a.most:
 		a.state = ackDue
 	case a.state == ackNone:
 		a.state, a.late = ackLater, now.Add(AckDelay)

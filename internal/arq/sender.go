@@ -85,24 +85,29 @@ func (s *Sender) EndFrame(now time.Time) {
 func (s *Sender) Reopens(need, n int) bool { return s.Unsent() > 0 && s.queue.reopens(need, n) }
 
 // Reopen opens the last frame's body again, up to n bytes in all, if it was never sent, has
-// no marks, and has need bytes left then. It reports whether it did. No body may be open.
+// does not ask, and has need bytes left then. It reports whether it did. No body may be open.
 func (s *Sender) Reopen(need, n int) bool { return s.Unsent() > 0 && s.queue.reopen(need, n) }
 
 // Reopened reports whether the open body is that of a frame that was complete. What was to be
 // sent without delay may be in it: so it is ended as soon as it could be sent.
 func (s *Sender) Reopened() bool { return s.queue.again }
 
-// Mark adds marks to the last frame that was never sent, or else in a frame of its own. It
-// returns false if there is no room, or close is the last frame.
-func (s *Sender) Mark(m Marks, now time.Time) bool {
+// Acknowledged returns the number of the first frame that is not acknowledged, and End that of the
+// next one that will be kept.
+func (s *Sender) Acknowledged() uint32 { return s.base }
+func (s *Sender) End() uint32          { return s.base + uint32(s.queue.count) }
+
+// Ask has the last frame that was never sent, or else one of its own, ask for an acknowledgement at
+// once. It returns false if there is no room, or close is the last frame.
+func (s *Sender) Ask(now time.Time) bool {
 	switch {
 	case s.finished():
 		return false
 	case s.Unsent() > 0:
-		s.queue.at(s.queue.count - 1).marks.add(m)
+		s.queue.at(s.queue.count - 1).asks = true
 	case s.queue.count < len(s.queue.frames)-2:
 		s.begins(now)
-		s.queue.push(kept{kind: Data, marks: m})
+		s.queue.push(kept{kind: Data, asks: true})
 	default:
 		return false
 	}
@@ -146,7 +151,7 @@ func (s *Sender) frame() (f Frame, ok bool) {
 		return f, false
 	}
 	k := s.queue.at(s.next)
-	return Frame{Kind: k.kind, Seq: s.base + uint32(s.next), Marks: k.marks, Body: s.queue.body(k)}, true
+	return Frame{Kind: k.kind, Seq: s.base + uint32(s.next), Asks: k.asks, Body: s.queue.body(k)}, true
 }
 
 // sent is called when the frame that frame has returned was sent.
@@ -171,25 +176,25 @@ func (s *Sender) sent(f *Frame, now time.Time) {
 }
 
 // acknowledged handles an acknowledgement of all frames before next. It returns false if
-// that is for frames that were never sent. asked is the last request in the frames that are
-// acknowledged, 0 for none. closed reports whether close is one of them.
-func (s *Sender) acknowledged(next uint32, now time.Time) (asked uint32, closed, ok bool) {
+// that is for frames that were never sent. closed reports whether close is one of those that are
+// acknowledged.
+func (s *Sender) acknowledged(next uint32, now time.Time) (closed, ok bool) {
 	n := int(int32(next - s.base))
 	switch {
 	case n <= 0:
-		return 0, false, true
+		return false, true
 	case n > s.high:
-		return 0, false, false
+		return false, false
 	}
 	s.progress, s.silent = now, now
 	if s.trip.acknowledged(next, now) {
 		s.timeout = s.trip.limit
 	}
-	asked, closed = s.queue.lastAsk(n), s.queue.at(n-1).kind == Close
+	closed = s.queue.at(n-1).kind == Close
 	s.queue.drop(n)
 	s.base += uint32(n)
 	s.next, s.high = max(0, s.next-n), s.high-n
-	return asked, closed, true
+	return closed, true
 }
 
 // again has everything that is kept sent again from the beginning.

@@ -41,6 +41,12 @@ type packet struct {
 	f     Frame
 }
 
+// asked is a frame that asks for an acknowledgement: the number behind it, and how much was stored before.
+type asked struct {
+	end    uint32
+	stored int
+}
+
 // side is one end, and what a test knows of it.
 type side struct {
 	end    End
@@ -51,9 +57,7 @@ type side struct {
 	cut    bool   // it ended without the other end's agreement: by a reset, or since lingering has a limit
 	stored []byte // what was stored here while it was connected
 	got    []byte // what came
-	asked  []int  // by number of a request, the length of stored before it
-	heard  int    // number of the last request that came
-	done   int    // number of the last request that was acknowledged
+	asked  []asked
 }
 
 // world is two ends and the way between them. All that happens is a call of a method.
@@ -72,7 +76,7 @@ type world struct {
 func newWorld(fl fault, start uint32, size int, c Config) *world {
 	w := &world{fault: fl, start: start, size: size, config: c, now: time.Unix(1, 0)}
 	for i := range w.sides {
-		w.sides[i] = &side{recv: Receiver{taken: start}, asked: []int{0}}
+		w.sides[i] = &side{recv: Receiver{taken: start}}
 	}
 	w.begin(0, Asker(w.memory(), w.now))
 	return w
@@ -134,13 +138,13 @@ func (w *world) store(i, n int) bool {
 	return true
 }
 
-// ask puts a request behind what side i has stored.
+// ask has a frame ask behind what side i has stored.
 func (w *world) ask(i int) bool {
 	s := w.sides[i]
-	if !s.made || s.end.State() != Up || !s.end.Mark(Marks{Ask: uint32(len(s.asked))}, w.now) {
+	if !s.made || s.end.State() != Up || !s.end.Ask(w.now) {
 		return false
 	}
-	s.asked = append(s.asked, len(s.stored))
+	s.asked = append(s.asked, asked{s.end.End(), len(s.stored)})
 	w.note("ask", i)
 	return true
 }
@@ -235,7 +239,7 @@ func (w *world) take(i int, f *Frame) {
 	if s.end.State() == Opening {
 		return
 	}
-	a := Arrival{Kind: f.Kind, Ack: f.Ack}
+	a := Arrival{Kind: f.Kind, Ack: f.Ack, Asks: f.Asks}
 	if f.Kind != Ack {
 		a.Verdict, a.Bytes = s.recv.Judge(f.Seq), 1+len(f.Body)
 		switch {
@@ -251,23 +255,18 @@ func (w *world) take(i int, f *Frame) {
 		if a.Verdict == Take {
 			s.recv.Took()
 			s.got = append(s.got, f.Body...)
-			if n := int(f.Marks.Ask); n != 0 {
-				s.heard = n
-				if n >= len(other.asked) || len(s.got) < other.asked[n] {
-					w.fail("request %d came before what was stored before it", n)
-				}
-			}
 		}
 		a.Expects = s.recv.Expects()
 	}
-	asked, ok := s.end.Arrived(a, w.now)
-	if !ok {
+	if !s.end.Arrived(a, w.now) {
 		w.fail("side %d refuses acknowledgement %d", i, f.Ack)
 	}
-	if n := int(asked); n != 0 {
-		s.done = n
-		if n > other.heard {
-			w.fail("request %d is acknowledged, and has not come", n)
+	if f.Asks && a.Verdict != Gap && s.end.acks.state != ackDue {
+		w.fail("side %d does not acknowledge at once", i)
+	}
+	for _, q := range s.asked {
+		if int32(s.end.Acknowledged()-q.end) >= 0 && len(other.got) < q.stored && !s.end.State().Over() {
+			w.fail("what side %d asked for is acknowledged, and has not come", i)
 		}
 	}
 }
@@ -383,8 +382,6 @@ func (w *world) settle() {
 			w.fail("side %d keeps %d frames for ever", i, s.end.Kept())
 		case !other.left && !s.cut && !bytes.Equal(other.got, s.stored):
 			w.fail("side %d has stored %v, and %v came", i, s.stored, other.got)
-		case !other.left && !s.cut && other.heard != len(s.asked)-1:
-			w.fail("of %d requests of side %d the last that came is %d", len(s.asked)-1, i, other.heard)
 		}
 	}
 }
@@ -415,12 +412,13 @@ func (w *world) key() string {
 		}
 	}
 	frame := func(f *Frame) {
-		num(int(f.Kind), int(f.Seq-w.start), int(f.Ack-w.start), int(f.Marks.Ask), len(f.Body))
+		num(int(f.Kind), int(f.Seq-w.start), int(f.Ack-w.start), len(f.Body))
+		bit(f.Asks)
 		b = append(b, f.Body...)
 	}
 	for _, s := range w.sides {
 		bit(s.made, s.gone, s.left, s.cut)
-		num(len(s.stored), len(s.got), len(s.asked), s.heard, s.done, int(s.recv.taken-w.start))
+		num(len(s.stored), len(s.got), len(s.asked), int(s.recv.taken-w.start))
 		if !s.made {
 			continue
 		}
@@ -441,7 +439,8 @@ func (w *world) key() string {
 		since(e.acks.deadline())
 		for i := range e.queue.count {
 			k := e.queue.at(i)
-			num(int(k.kind), int(k.marks.Ask), k.n)
+			num(int(k.kind), k.n)
+			bit(k.asks)
 			b = append(b, e.queue.body(k)...)
 		}
 	}

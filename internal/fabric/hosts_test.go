@@ -377,7 +377,7 @@ func dialNeighbours(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				p, err := f.net.peer(ctx, to, 0)
-				if err != nil || p.Caps().Delayed {
+				if err != nil || p.Frames() != nil {
 					t.Errorf("node %d to node %d: %v, routed: %v", i+1, to, err, err == nil)
 				}
 			})

@@ -52,7 +52,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				p, err := f.Peer(t.Context(), owner.node.ID())
 				require.NoError(t, err)
 				require.Len(t, f.node.Peers(), 1)
-				require.False(t, p.Caps().Delayed)
+				require.False(t, p.Frames() != nil)
 			}
 			b.Close()
 			require.Eventually(t, func() bool { return len(membersOf(owner)) == 1 }, testTimeout, time.Millisecond)

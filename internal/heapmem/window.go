@@ -23,7 +23,6 @@ type Device struct {
 // Divide leaves heap bytes at the end of both windows of a device to heaps.
 func Divide(dev ntb.Device, heap int) *Device {
 	d := &Device{Device: dev, caps: dev.Caps(), heap: heap, users: 1}
-	d.caps = d.caps.WithoutFrames()
 	return d
 }
 

@@ -33,7 +33,7 @@ func TestTheLooksAfterADoorbellArmOnce(t *testing.T) {
 	arms := func() uint32 {
 		pa.looks.mu.Lock()
 		defer pa.looks.mu.Unlock()
-		return pa.looks.arm
+		return pa.bridge.arm
 	}
 	c := &crowd{}
 	slot, err := pa.Attach(c)

@@ -24,17 +24,17 @@ const (
 const retryEvery = 5 * time.Millisecond
 
 // bringUp sends the peer this process' id, window and epoch until both sides have
-// seen each other's. run must be running already. Then the services learn of the peer.
+// seen each other's. run must be running already. Then the peer is open.
 func (p *Peer) bringUp(ctx context.Context) error {
 	x := Exchange{
-		Device: p.dev,
+		Device: p.bridge.Device,
 		Words: []uint32{
 			spadMagic: Magic<<16 | Version, spadID: uint32(p.node.id), spadWindow: uint32(len(p.in) >> 10), spadSeen: 0,
 		},
 		Check:    p.checkPeer,
-		Written:  func() { p.dev.RingDoorbell(doorbellBit) },
+		Written:  func() { p.bridge.RingDoorbell(doorbellBit) },
 		Doorbell: p.kick, Down: p.done,
-		Every: retryEvery, Lossless: p.caps.Sequenced,
+		Every: retryEvery,
 	}
 	if _, _, err := x.Run(ctx); err != nil {
 		if errors.Is(err, ErrDown) {
@@ -43,6 +43,11 @@ func (p *Peer) bringUp(ctx context.Context) error {
 		}
 		return err
 	}
+	return p.open()
+}
+
+// open has the services learn of the peer (pair S17, with run).
+func (p *Peer) open() error {
 	for number, s := range p.node.services {
 		if s != nil {
 			p.handlers[number] = s.Open(p)
@@ -58,7 +63,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 	}
 	p.up.Store(true)
 	p.looks.mu.Unlock()
-	// What was announced before up was set has rung already (pair S17). A peer that goes
+	// What was announced before up was set has rung already. A peer that goes
 	// on storing keeps the link's goroutine busy, not the caller.
 	if p.drainSome() {
 		go p.drain()
@@ -68,7 +73,7 @@ func (p *Peer) bringUp(ctx context.Context) error {
 
 // checkPeer checks the peer's scratchpads.
 func (p *Peer) checkPeer() error {
-	word := p.dev.Spad(spadMagic)
+	word := p.bridge.Spad(spadMagic)
 	if Absent(word) {
 		return ErrNotYet
 	}
@@ -78,15 +83,12 @@ func (p *Peer) checkPeer() error {
 	if v := word & 0xffff; v != Version {
 		return fmt.Errorf("%w: this side speaks %d, the peer %d", ErrVersion, Version, v)
 	}
-	id, window := p.dev.Spad(spadID), p.dev.Spad(spadWindow)
+	id, window := p.bridge.Spad(spadID), p.bridge.Spad(spadWindow)
 	if Absent(id, window) {
 		return ErrNotYet
 	}
 	if int(window) != p.out.Len()>>10 {
 		return fmt.Errorf("%w: peer says its window has %d KiB, the bridge says %d", ErrProtocol, window, p.out.Len()>>10)
-	}
-	if p.want != 0 && ID(id) != p.want {
-		return fmt.Errorf("%w: peer says it is %v, but %v was expected", ErrProtocol, ID(id), p.want)
 	}
 	p.id = ID(id)
 	return nil

@@ -2,7 +2,7 @@
 // and a region of memory in each direction.
 //
 // A [Node] is this process, as its peers see it. A [Peer] is another process, as seen from
-// here, behind one [ntb.Device], which the Peer owns. The layers above use only what a Peer
+// here, at the end of one [Path], which the Peer owns. The layers above use only what a Peer
 // offers:
 //
 //   - a region of its memory that can be written ([Peer.Remote]), and the region
@@ -12,12 +12,9 @@
 //     something in memory is worth a look ([Peer.Notify], [Notified]);
 //   - an order of stores and looks for a goroutine that is about to sleep ([Peer.Order]).
 //
-// The device may be a bridge to a neighbour, or a tunnel of package ring, whose stores are
-// frames. Neither this package nor those above ask which of the two it is. They ask what it
-// can do, by its [ntb.Caps]. Some let a waiter see the peer's stores arrive ([Peer.Watch]),
-// have data ask for room ([Peer.TryWrite]), or have stores still on their way
-// ([Peer.Deliver]). In some, stores, scratchpads and doorbells arrive in one sequence. Two
-// processes of one machine use this package alone:
+// A [Path] leads to the peer: a bridge, or [Frames] of package ring. Over frames a waiter sees
+// the peer's stores arrive, data asks for room, and stores may be on their way. Two processes of
+// one machine use this package alone:
 //
 //	n := link.NewNode(link.MakeID(1, 1))
 //	n.Register(link.ServiceSDP, service)
@@ -30,12 +27,11 @@
 //	word             written by                     after                    then it looks at
 //	notification     Peer.Notify                    what it announces        –
 //	summary          Peer.Notify                    notification             –
-//	master           Peer.announce                  all of the above         the peer's arm (pair S4)
-//	arm              Peer.publishArm, from drain    –                        master (pair S4)
+//	master           bridge.Wake                    all of the above         the peer's arm (pair S4)
+//	arm              bridge.Park, from drain        –                        master (pair S4)
 //	message          setupSend.put                  its payload              –
-//	set-up credit    Peer.receiveSetup              the message is copied    set-up blocked (pair S5)
-//	set-up blocked   setupSend.flush                no credit was left       set-up credit (pair S5)
-//	                 setupSend.ask, in sequence     no credit was left       –
+//	set-up credit    Peer.receiveSetup              the message is copied    –
+//	set-up blocked   setupSend.flush                no credit was left       –
 //
 // internal/testing/litmus has the table of pairs, and tests each of them.
 package link

@@ -35,8 +35,6 @@ type Exchange struct {
 	// Every is how often this side looks, and repeats its words: what it wrote while the
 	// other side was down is lost.
 	Every time.Duration
-	// Lossless is set if nothing is lost, and so nothing is repeated.
-	Lossless bool
 }
 
 // ErrNotYet reports that the other side has not written all its scratchpads. What it
@@ -83,7 +81,7 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 		select {
 		case <-x.Doorbell: // nothing is written for that alone: two sides would ring in turns
 		case <-retry.C:
-			written = written && x.Lossless
+			written = false
 		case <-refused.over:
 			return ours, theirs, refused.err
 		case <-x.Down:

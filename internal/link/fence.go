@@ -9,7 +9,7 @@ import "github.com/ntbnet/ntbnet/ntb"
 // Order is enough, unless Caps.FenceToLook is set.
 
 // AfterStore is called by the side that works, between a publish and the look whether the
-// peer sleeps (pairs S5 to S7).
+// peer sleeps (pairs S6 and S7).
 func AfterStore(c *ntb.Caps) {
 	if c.Coherent || c.FenceToLook {
 		ntb.Fence()
@@ -17,7 +17,7 @@ func AfterStore(c *ntb.Caps) {
 }
 
 // BeforeLook is called by a side that is about to sleep, between the store that announces
-// it and the re-check (pairs S4 to S7).
+// it and the re-check (pairs S4, S6 and S7).
 func BeforeLook(dev ntb.Device, c *ntb.Caps) {
 	if c.Coherent {
 		ntb.Fence()

@@ -4,7 +4,7 @@ import "fmt"
 
 // Version is the version of the window layout, the scratchpads and the set-up
 // queue. Processes with different versions refuse each other.
-const Version = 3
+const Version = 4
 
 // ID identifies a process of a fabric: a host and a process of that host, both 0 to
 // 65535. The zero ID is no process.

@@ -31,6 +31,9 @@ func slotsOf(window int) int {
 // offNote returns the offset of a slot's notification word.
 func offNote(slot int, e Event) int { return offNotes + 8*slot + 4*int(e) }
 
+// RegionLine returns the number of the first 64-byte line of the region in a window.
+func RegionLine(window int) int { return regionOf(window) / 64 }
+
 // regionOf returns the offset of the region in a window.
 func regionOf(window int) int {
 	return (offNotes + 8*slotsOf(window) + 4095) &^ 4095

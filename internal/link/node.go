@@ -71,31 +71,38 @@ func (n *Node) Register(number int, s Service) { n.services[number] = s }
 // Up brings a link up over dev, takes ownership of dev, and returns the peer at its
 // other end. It waits for the other side until ctx ends.
 func (n *Node) Up(ctx context.Context, dev ntb.Device) (*Peer, error) {
-	return n.UpTo(ctx, dev, 0)
+	return n.up(Bridge(dev), func(p *Peer) error { return p.bringUp(ctx) })
 }
 
-// UpTo is Up for a peer that must have the id want, unless that is 0.
-func (n *Node) UpTo(ctx context.Context, dev ntb.Device, want ID) (*Peer, error) {
-	p, err := newPeer(n, dev)
+// UpOver returns the peer with an id to which path leads, and takes ownership of path. Nothing is
+// exchanged: the other side does the same, as both know, and is of the same version.
+func (n *Node) UpOver(path Path, id ID) (*Peer, error) {
+	return n.up(path, func(p *Peer) error {
+		p.id = id
+		return p.open()
+	})
+}
+
+// up adds a peer, and takes ownership of path. bring brings it up.
+func (n *Node) up(path Path, bring func(*Peer) error) (*Peer, error) {
+	p, err := newPeer(n, path)
+	n.mu.Lock()
+	if err == nil && n.closed {
+		err = ErrClosed
+	}
 	if err != nil {
-		dev.Close()
+		n.mu.Unlock()
+		path.Close()
 		return nil, err
 	}
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
-		dev.Close()
-		return nil, ErrClosed
-	}
-	p.want = want
 	n.peers[p] = struct{}{}
 	n.wg.Add(1)
 	n.mu.Unlock()
 
-	p.Hold() // run may end before bringUp does
+	p.Hold() // run may end before bring does
 	defer p.Release()
 	go p.run()
-	if err := p.bringUp(ctx); err != nil {
+	if err := bring(p); err != nil {
 		p.Fail(err)
 		<-p.done
 		return nil, err

@@ -273,7 +273,7 @@ func TestPollFindsNotificationsWithoutDoorbells(t *testing.T) {
 	obj := &counter{c: make(chan Event, 10)}
 	slot, err := pb.Attach(obj)
 	require.NoError(t, err)
-	pa.dev.(*mute).muted = true
+	pa.bridge.Device.(*mute).muted = true
 	for i := range cap(obj.c) {
 		pa.Notify(slot, Data)
 		// The link's goroutine may still be looking, for a doorbell of the bring-up.
@@ -335,7 +335,7 @@ func TestHostileSetupMessagesEndTheLink(t *testing.T) {
 			forge(m)
 			pa.out.Write(offSetup+8, m[8:])
 			pa.out.Publish64(offSetup, binary.LittleEndian.Uint64(m))
-			pa.announce(1)
+			pa.announce()
 			<-pb.Done()
 			require.ErrorIs(t, pb.Err(), ErrProtocol)
 		})
@@ -351,7 +351,7 @@ func TestHostileSetupMessagesEndTheLink(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return ntb.Load32(pa.in, offSetupCredit) == setupSlots }, 30*time.Second, time.Millisecond)
 			pa.out.Publish32(offSetup, number)
-			pa.announce(pa.number.Add(1))
+			pa.announce()
 			select {
 			case <-pb.Done():
 			case <-time.After(30 * time.Second):
@@ -397,7 +397,7 @@ func FuzzHostileWindow(f *testing.F) {
 			out.Publish64(off, binary.LittleEndian.Uint64(data))
 			data, off = data[8:], off+8
 		}
-		pa.announce(uint32(len(data)) + 12345)
+		pa.announce()
 		pb.Poll()
 		_ = pb.Send(ServiceSDP, []byte("still alive or cleanly down"))
 	})

@@ -103,37 +103,22 @@ func (p *Peer) Detach(slot int) {
 // stored before is visible to the peer by then. slot must be less than RemoteSlots.
 func (p *Peer) Notify(slot int, e Event) {
 	lock.Device()
-	v := p.number.Add(1)
-	note, summary := offNote(slot, e), offSummary+4*(slot/groupSlots)
-	if p.caps.Sequenced {
-		p.frames.Announce(doorbellBit, v, note, summary, offMaster)
-		return
-	}
-	p.out.Publish32(note, v)
-	p.out.Publish32(summary, v)
-	p.announce(v)
+	p.path.Wake(p.number.Add(1), [2]int{offNote(slot, e), offSummary + 4*(slot/groupSlots)})
 }
 
-// announce changes the peer's master word, and wakes its link goroutine if that
-// sleeps. It pairs with drain: either this side sees the arm, or the peer sees the
-// master word (pair S4).
-func (p *Peer) announce(v uint32) {
+// announce has the peer look.
+func (p *Peer) announce() {
 	lock.Device()
-	if p.caps.Sequenced {
-		p.frames.Announce(doorbellBit, v, offMaster)
-		return
-	}
-	p.out.Publish32(offMaster, v)
-	ntb.Fence()
-	rung := p.rung.Load()
-	if arm := ntb.Load32(p.in, offArm); arm != rung && p.rung.CompareAndSwap(rung, arm) {
-		p.doorbells.Add(1)
-		p.dev.RingDoorbell(doorbellBit)
-	}
+	p.path.Wake(p.number.Add(1), [2]int{})
 }
 
 // Rung returns how many doorbells this process rang.
-func (p *Peer) Rung() uint64 { return p.doorbells.Load() }
+func (p *Peer) Rung() uint64 {
+	if p.bridge == nil {
+		return 0
+	}
+	return p.bridge.doorbells.Load()
+}
 
 // Pending reports whether the peer has announced something that no goroutine here
 // has looked at. It is one load of local memory.
@@ -153,7 +138,7 @@ func (p *Peer) Poll() {
 // goroutine here looks any more, so that it rings. It ends with the link, whatever the
 // peer stores. The link's goroutine calls it, and sleeps after it.
 func (p *Peer) drain() {
-	for p.drainSome() && p.dev.LinkUp() {
+	for p.drainSome() && p.path.LinkUp() {
 	}
 }
 
@@ -162,9 +147,8 @@ func (p *Peer) drain() {
 const drainRounds = 16
 
 // drainSome is drain limited to some rounds. It reports whether something is still
-// pending. Where all is in sequence the peer rings each time, as its bell comes with the
-// word. Otherwise it arms once: what is found later was announced before the peer saw the arm, which then stays, or
-// the peer has answered it, and its doorbell comes.
+// pending. It parks once: what is found later was announced before the peer saw that, which then stands, or
+// the peer has answered it, and Wait returns.
 func (p *Peer) drainSome() (more bool) {
 	p.looks.mu.Lock()
 	defer p.looks.mu.Unlock()
@@ -173,22 +157,14 @@ func (p *Peer) drainSome() (more bool) {
 	}
 	for i := range drainRounds {
 		more = p.lookLocked()
-		if i == 0 && !p.caps.Sequenced {
-			p.publishArm()
+		if i == 0 {
+			p.path.Park() // looks again below
 		}
 		if more = more || p.Pending(); !more {
 			return false
 		}
 	}
 	return more
-}
-
-// publishArm announces to the peer that the link's goroutine is about to sleep (pair S4). The
-// caller holds looks.mu, and looks again.
-func (p *Peer) publishArm() {
-	p.looks.arm++
-	p.out.Publish32(offArm, p.looks.arm)
-	BeforeLook(p.dev, &p.caps)
 }
 
 // lookLocked looks through the words once, and reports whether more was announced

@@ -15,8 +15,9 @@ import (
 type Peer struct {
 	// Immutable.
 	node   *Node
-	dev    ntb.Device
-	frames ntb.Frames // of caps; nil if dev has none
+	path   Path
+	bridge *bridge // path, or nil
+	frames Frames  // path, or nil
 	caps   ntb.Caps
 	in     []byte        // the whole inbound window
 	out    ntb.Window    // the whole outbound window
@@ -24,7 +25,6 @@ type Peer struct {
 	remote ntb.Window    // the region of out
 	kick   chan struct{} // capacity 1: a doorbell during bring-up
 	done   chan struct{} // closed after Handler.Down
-	want   ID            // required id of the peer; 0 for any
 
 	// Set by bringUp, constant once up is set.
 	id       ID
@@ -36,12 +36,10 @@ type Peer struct {
 	setup  setupSend
 	notes  noteTable
 	number atomic.Uint32 // last number used to notify
-	rung   atomic.Uint32 // the peer's arm word that was answered by a doorbell
 
 	looks looks
 
-	rescues   atomic.Uint64
-	doorbells atomic.Uint64
+	rescues atomic.Uint64
 }
 
 // looks are the looks through what the peer has published: its notification words and set-up
@@ -52,23 +50,23 @@ type looks struct {
 
 	// Guarded by mu.
 	setup   setupReceive
-	arm     uint32 // last arm word published
-	stopped bool   // there are no further looks
+	stopped bool // there are no further looks
 }
 
-func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
-	in, out := dev.Inbound(), dev.Outbound()
+func newPeer(n *Node, path Path) (*Peer, error) {
+	in, out := path.Inbound(), path.Outbound()
 	if len(in) < MinWindow || out.Len() < MinWindow {
 		return nil, fmt.Errorf("link: windows of %d and %d bytes, want at least %d", len(in), out.Len(), MinWindow)
 	}
 	p := &Peer{
-		node: n, dev: dev, caps: dev.Caps(), in: in, out: out,
+		node: n, path: path, caps: path.Caps(), in: in, out: out,
 		local:  in[regionOf(len(in)):],
 		remote: out.Slice(regionOf(out.Len()), out.Len()-regionOf(out.Len())),
 		kick:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
-	p.frames = p.caps.Frames
+	p.bridge, _ = path.(*bridge)
+	p.frames, _ = path.(Frames)
 	p.notes.init(slotsOf(len(in)))
 	p.setup.account = flowctl.NewSend(setupSlots)
 	p.refs.Store(1) // the reference of run
@@ -78,12 +76,15 @@ func newPeer(n *Node, dev ntb.Device) (*Peer, error) {
 // ID returns the peer's id.
 func (p *Peer) ID() ID { return p.id }
 
-// Caps returns the properties of the bridge to the peer.
+// Frames returns the frames that lead to the peer, or nil if a bridge does.
+func (p *Peer) Frames() Frames { return p.frames }
+
+// Caps returns the properties of the path to the peer.
 func (p *Peer) Caps() ntb.Caps { return p.caps }
 
 // DMA returns the bridge's DMA channel i, less than Caps().DMAChannels. Offsets of
 // its copies are those of the whole outbound window, as Window.Offset returns them.
-func (p *Peer) DMA(i int) ntb.DMAChannel { return p.dev.DMA(i) }
+func (p *Peer) DMA(i int) ntb.DMAChannel { return p.bridge.DMA(i) }
 
 // Handler returns the handler that the service with that number opened for this
 // peer.
@@ -106,7 +107,7 @@ func (p *Peer) RemoteSlots() int { return slotsOf(p.out.Len()) }
 // They read as zero then. The peer must have stopped writing there.
 func (p *Peer) Reclaim(off, n int) {
 	if p.caps.Reclaims {
-		_ = p.dev.Reclaim(len(p.in)-len(p.local)+off, n) // the system keeps them: nothing is lost
+		_ = p.bridge.Reclaim(len(p.in)-len(p.local)+off, n) // the system keeps them: nothing is lost
 	}
 }
 
@@ -117,13 +118,13 @@ func (p *Peer) Hold() { p.refs.Add(1) }
 // Release ends a hold.
 func (p *Peer) Release() {
 	if p.refs.Add(-1) == 0 {
-		p.dev.Close()
+		p.path.Close()
 		p.node.wg.Done()
 	}
 }
 
 // Up reports whether the link to the peer is up.
-func (p *Peer) Up() bool { return p.up.Load() && p.dev.LinkUp() }
+func (p *Peer) Up() bool { return p.up.Load() && p.path.LinkUp() }
 
 // Done returns a channel that is closed when the link is down and its handlers know
 // it.
@@ -135,22 +136,18 @@ func (p *Peer) Err() error { return p.cause.Get() }
 // Fail takes the link down. The first reason given counts.
 func (p *Peer) Fail(err error) {
 	p.cause.Set(err)
-	p.dev.Disable()
+	p.path.Disable()
 }
 
 // Order is called by a goroutine that is about to sleep, after it has announced
-// that to the peer and before its re-check. See [ntb.Device].
-func (p *Peer) Order() { p.dev.Order() }
-
-// FenceToLook reports whether an [ntb.Fence] is needed between a publish and the
-// look whether the peer sleeps.
-func (p *Peer) FenceToLook() bool { return p.caps.FenceToLook }
+// that to the peer over a bridge and before its re-check. See [ntb.Device].
+func (p *Peer) Order() { p.bridge.Order() }
 
 // guardEvery is how often a link with lossy doorbells is polled. A word that was
 // not handled for a whole period means a lost doorbell.
 const guardEvery = 500 * time.Millisecond
 
-// run is the link's goroutine. It looks through the words at each doorbell, and
+// run is the link's goroutine. It looks through the words when the peer wakes it, and
 // cleans up at the end.
 func (p *Peer) run() {
 	if p.caps.LossyDoorbells {
@@ -158,10 +155,10 @@ func (p *Peer) run() {
 	}
 	var err error
 	for {
-		if err = p.dev.WaitDoorbell(doorbellBit); err != nil {
+		if err = p.path.Wait(); err != nil {
 			break
 		}
-		if !p.up.Load() { // pair S17, with bringUp
+		if !p.up.Load() { // pair S17, with open
 			select {
 			case p.kick <- struct{}{}:
 			default:
@@ -242,5 +239,5 @@ type Stats struct {
 
 // Stats returns the link's counters.
 func (p *Peer) Stats() Stats {
-	return Stats{Doorbells: p.doorbells.Load(), Rescues: p.rescues.Load()}
+	return Stats{Doorbells: p.Rung(), Rescues: p.rescues.Load()}
 }

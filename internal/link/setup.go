@@ -36,9 +36,8 @@ type setupSend struct {
 	account flowctl.Send // guarded by mu
 	sent    uint32       // messages put into the queue; guarded by mu
 	pending [][]byte     // waiting for credit; guarded by mu
-	waiting atomic.Bool  // len(pending) > 0; stored before the re-check of credit (pair S15)
+	waiting atomic.Bool  // len(pending) > 0; stored before that is announced
 	blocked uint32       // last word published to announce that; guarded by mu
-	asked   bool         // ask was called, and nothing was sent since; guarded by mu
 }
 
 // Send sends a set-up message of at most 240 bytes to a service of the peer. It
@@ -71,56 +70,32 @@ func (p *Peer) Send(service int, m []byte) error {
 	return nil
 }
 
-// flush puts pending messages into the queue. When that is full, it publishes the blocked
-// word and checks again, because credit may have come before the peer could see it (pair
-// S5, with receiveSetup).
+// flush puts pending messages into the queue. When that is full, it announces the blocked
+// word, once until it has sent something. The peer looks behind that, and answers.
 func (s *setupSend) flush(p *Peer) {
-	armed := false
-	for {
-		if !s.account.Credit(flowctl.Pos(ntb.Load32(p.in, offSetupCredit))) {
-			p.Fail(fmt.Errorf("%w: impossible set-up credit from %v", ErrProtocol, p.id))
-			return
-		}
-		sent := false
-		for len(s.pending) > 0 && s.account.Room() > 0 {
-			s.put(p, s.pending[0])
-			s.pending = s.pending[1:]
-			sent = true
-		}
-		if sent {
-			s.asked = false
-			p.announce(p.number.Add(1))
-		}
-		s.waiting.Store(len(s.pending) > 0) // pair S15, with creditArrived
-		if len(s.pending) == 0 {
-			s.pending = nil
-			return
-		}
-		if p.caps.Sequenced {
-			s.ask(p)
-			return
-		}
-		if armed && s.account.Room() == 0 {
-			return
-		}
-		s.blocked++
-		p.out.Update32(offSetupBlocked, s.blocked)
-		BeforeLook(p.dev, &p.caps)
-		armed = true
-	}
-}
-
-// ask informs the peer that messages wait for credit, once until some comes, where all is in
-// sequence. The peer's check follows the word, so there is nothing to order. The caller
-// holds mu.
-func (s *setupSend) ask(p *Peer) {
-	if s.asked {
+	if !s.account.Credit(flowctl.Pos(ntb.Load32(p.in, offSetupCredit))) {
+		p.Fail(fmt.Errorf("%w: impossible set-up credit from %v", ErrProtocol, p.id))
 		return
 	}
-	s.asked = true
-	s.blocked++
-	p.out.Update32(offSetupBlocked, s.blocked)
-	p.announce(p.number.Add(1))
+	sent := false
+	for len(s.pending) > 0 && s.account.Room() > 0 {
+		s.put(p, s.pending[0])
+		s.pending = s.pending[1:]
+		sent = true
+	}
+	waits := len(s.pending) > 0
+	if !waits {
+		s.pending = nil
+	}
+	was := s.waiting.Swap(waits)
+	asks := waits && (sent || !was)
+	if asks {
+		s.blocked++
+		p.out.Update32(offSetupBlocked, s.blocked)
+	}
+	if sent || asks {
+		p.announce()
+	}
 }
 
 func (s *setupSend) put(p *Peer, m []byte) {
@@ -132,7 +107,7 @@ func (s *setupSend) put(p *Peer, m []byte) {
 	s.account.Produce(1)
 }
 
-// creditArrived is called after a look at the peer's words (pair S15, with flush).
+// creditArrived is called after a look at the peer's words.
 func (s *setupSend) creditArrived(p *Peer) {
 	if s.waiting.Load() {
 		s.mu.Lock()
@@ -158,11 +133,12 @@ func (r *setupReceive) before() uint32 {
 	return r.received + 1 - setupSlots
 }
 
-// receiveSetup handles the set-up messages that have come, and returns credit. Then it
-// looks whether the peer waits for that (pair S5, with flush). It reports whether there
-// may be more: without credit there are at most setupSlots.
+// receiveSetup handles the set-up messages that have come, returns credit, and informs a peer that
+// has announced that it waits for that. It loads the word first: all messages that the peer sent before
+// it are taken then. It reports whether there may be more: without credit there are at most setupSlots.
 func (p *Peer) receiveSetup() (more bool) {
 	r := &p.looks.setup
+	blocked := ntb.Load32(p.in, offSetupBlocked)
 	for n := 0; ; n++ {
 		if n == setupSlots {
 			more = true
@@ -192,10 +168,9 @@ func (p *Peer) receiveSetup() (more bool) {
 		r.credited = r.received
 		p.out.Update32(offSetupCredit, r.credited)
 	}
-	AfterStore(&p.caps)
-	if b := ntb.Load32(p.in, offSetupBlocked); b != r.blocked {
-		r.blocked = b
-		p.announce(p.number.Add(1))
+	if blocked != r.blocked {
+		r.blocked = blocked
+		p.announce()
 	}
 	return more
 }

@@ -58,7 +58,7 @@ func TestAMessageIsThatOfTheExample(t *testing.T) {
 	pa, _ = join(t, a, b, newEcho(), to)
 	pa.out.Write(offSetup+8, wire[8:])
 	pa.out.Publish64(offSetup, binary.LittleEndian.Uint64(wire))
-	pa.announce(1)
+	pa.announce()
 	to.wait(t, func() bool { return len(to.messages) == 1 })
 	require.Equal(t, payload, to.messages[0])
 }

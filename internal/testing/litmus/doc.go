@@ -20,10 +20,8 @@
 //	      bounce waiter.wait        space arm                 credit                  Device.Order
 //	S3    bounce control.peerArm    record's header, credit   arm, before and after   Fence, by parkingBit
 //	      bounce waiter.order       arm                       header, credit          Fence
-//	S4    link   Peer.announce      master word               link's arm              Fence
-//	      link   Peer.publishArm    link's arm                master word             Fence, or Device.Order
-//	S5    link   Peer.receiveSetup  set-up credit             blocked word            nothing, or Fence
-//	      link   setupSend.flush    blocked word              set-up credit           Fence, or Device.Order
+//	S4    link   bridge.Wake        master word               link's arm              Fence
+//	      link   bridge.Park        link's arm                master word             Fence, or Device.Order
 //	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
 //	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
@@ -32,8 +30,8 @@
 //	      onesided Space.park       arm                       element of the heap     membarrier, or Fence
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
 //	      bounce waiter.sleep       wake: takes a token       what woke it            channel's lock
-//	S10   ring   inbound.ring       stores of a frame         bell: is it full        Fence
-//	      ring   tunnel.WaitDoorbell bell: takes a token      stores of a frame       channel's lock
+//	S10   ring   inbound.wake       stores of a frame         woken: is it full       Fence
+//	      ring   tunnel.Wait        woken: takes a token      stores of a frame       channel's lock
 //	S11   ntbmem end.RingDoorbell   words of a window         bell: is it full        Fence
 //	      ntbmem end.WaitDoorbell   bell: takes a token       words of a window       channel's lock
 //	S12   ntbshm device.RingDoorbell ring word                who waits               system call
@@ -42,18 +40,16 @@
 //	      bounce waiter.wait        waiter.parked             the peer's words        sync/atomic
 //	S14   ring   inLane.pollOnward  inLane.next               outLane.waits           sync/atomic
 //	      ring   outLane.run        outLane.waits             inLane.next             sync/atomic
-//	S15   link   setupSend.creditArrived the peer, credit     setupSend.waiting       seen before
-//	      link   setupSend.flush    setupSend.waiting         set-up credit           sync/atomic
 //	S16   bounce Pair.Notified      the peer, words           Pair.linked             seen before
 //	      bounce Pair.Connect       Pair.linked               the peer's words        sync/atomic
 //	S17   link   Peer.run           the peer, words           Peer.up                 seen before
-//	      link   Peer.bringUp       Peer.up                   the peer's words        sync/atomic
+//	      link   Peer.open          Peer.up                   the peer's words        sync/atomic
 //	S18   onesided Ctx.Quiet        element of a heap         another element         Fence
 //	      onesided Ctx.Quiet        the other element         the first               Fence
 //	S19   onesided Peer.stored      element, by a window      copy of the arm         Fence
 //	      onesided Space.publishArm copies of the arm        element of the heap     Device.Order
 //
-// "nothing, or Fence" depends on [ntb.Caps].FenceToLook, and for S5 to S7 on FenceToLook or
+// "nothing, or Fence" depends on [ntb.Caps].FenceToLook, and for S6 and S7 on FenceToLook or
 // Coherent. Where Device.Order is membarrier, it is a
 // barrier in the threads of both processes, and the side that works has none. Otherwise both sides
 // fence. Both ways are tested. "seen before" means that another process stored the word, and that
@@ -90,8 +86,8 @@
 // not reach. If the next thread to run there is one of the same process, Linux does not take the
 // mark back (membarrier_switch_mm), until one of another process has run. Until then, Device.Order
 // by membarrier does not order the stores and looks of that thread. Then pairs S1, S2 and S8 fail,
-// about once in some hundred thousand rounds. So do S5, S6 and S7 by Order, which is
+// about once in some hundred thousand rounds. So do S6 and S7 by Order, which is
 // tested here and not used on such memory. A waiter that relied on Order alone looks once more later:
 //
-//	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S5 ./internal/testing/litmus
+//	NTBNET_LITMUS_EXITS=1 NTBNET_LITMUS=30s go test -v -timeout 1h -run Blind/S6 ./internal/testing/litmus
 package litmus

@@ -35,7 +35,6 @@ type combining struct {
 func (d *combining) Caps() ntb.Caps {
 	c := d.Device.Caps()
 	c.Coherent, c.DMAChannels = false, 0
-	c = c.WithoutFrames()
 	return c
 }
 

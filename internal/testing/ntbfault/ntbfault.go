@@ -111,7 +111,6 @@ func newDevice(inner, peer ntb.Device, o Options, out, in *queue) *Device {
 		caps.DMAChannels = 0
 		caps.Coherent = false
 		caps.Reclaims = false
-		caps = caps.WithoutFrames()
 	}
 	return &Device{inner: inner, peer: peer, options: o, caps: caps, out: out, in: in}
 }

@@ -13,9 +13,6 @@ func capabilities(e *env) {
 	if c.Backend == "" || c.Doorbells < 1 || c.Doorbells > 64 || c.Scratchpads < 8 || c.DMAChannels < 0 {
 		e.Errorf("out of range: %+v", c)
 	}
-	if of := c.Sequenced || c.Watches || c.Paced || c.Delayed; of != (c.Frames != nil) {
-		e.Errorf("the abilities of frames are stated: %v, and are there: %v", of, !of)
-	}
 	same := func(when string) {
 		if now := e.a.Caps(); now != c {
 			e.Errorf("%s: %+v, before %+v", when, now, c)

@@ -91,7 +91,7 @@ func (d *Device) Reset() {
 
 // Caps implements ntb.Device.
 func (d *Device) Caps() ntb.Caps {
-	c := d.Device.Caps().WithoutFrames()
+	c := d.Device.Caps()
 	c.Coherent, c.FenceToLook, c.SameProcess, c.Reclaims, c.DMAChannels = false, false, false, false, 0
 	c.RemoteCPU = d.link.RemoteCPU
 	return c

@@ -42,14 +42,16 @@ func (c *cable) spad(x, i int, v uint32) {
 			}
 		}
 	case i >= linkSpads:
-		c.direct.spad(x, i-linkSpads, v)
+		c.rec.violated(nil, "side %d stores scratchpad %d of a link with lanes", x, i)
+	case i == 1:
+		c.direct.ids[x] = v
 	}
 }
 
 // split divides the windows as side x has announced.
 func (c *cable) split(x int) {
 	shape := c.spads[x][3]
-	count, slots, body := int(shape&0xff), int(shape>>8), int(c.spads[x][4])
+	count, slots, body := int(shape&0xff), int(shape>>8&0xffff), int(c.spads[x][4])
 	if count == 0 || slots == 0 {
 		c.rec.violated(nil, "side %d stores the magic of lanes before their number", x)
 		return
@@ -63,7 +65,7 @@ func (c *cable) split(x int) {
 	c.lanes = newLanes(c, count, min(slots, few), body)
 	at := c.lanes.size
 	l := newLedger(c.rec, [2]int{c.sizes[0] - at, c.sizes[1] - at}, [2][]byte{c.in[0][at:], c.in[1][at:]})
-	l.scratch = c.direct.scratch
+	l.scratch, l.ids, l.spads = c.direct.scratch, [2]uint32{c.spads[0][1], c.spads[1][1]}, [2]uint32{1, 1}
 	for i, old := range c.rec.ledgers {
 		if old == c.direct {
 			c.rec.ledgers[i] = l

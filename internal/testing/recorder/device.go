@@ -29,11 +29,6 @@ type way struct {
 	side  int
 }
 
-// Caps implements ntb.Device. What passes by a way that is not checked is left out.
-func (d *Device) Caps() ntb.Caps {
-	return d.Device.Caps().WithoutFrames()
-}
-
 // Outbound implements ntb.Device.
 func (d *Device) Outbound() ntb.Window {
 	w := d.Device.Outbound()

@@ -32,7 +32,7 @@ const (
 )
 
 // laneFormat is byte 5 of each frame: the version of the lanes.
-const laneFormat = 5
+const laneFormat = 6
 
 func newLanes(c *cable, count, slots, body int) *lanes {
 	ls := &lanes{cable: c, slots: slots, slot: frameHeader + body}

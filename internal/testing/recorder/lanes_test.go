@@ -22,8 +22,6 @@ func laneRig(t *testing.T) *rig {
 		d.SetPeerSpad(3, rigSlots<<8|1)
 		d.SetPeerSpad(4, rigBody)
 		d.SetPeerSpad(0, linkMagic<<16|1)
-		d.SetPeerSpad(linkSpads+1, r.id(x))
-		d.SetPeerSpad(linkSpads, directMagic<<16|1)
 	}
 	r.base = 0x2000
 	return r

@@ -66,8 +66,6 @@ func (t *tunnel) entries(x int, body []byte) {
 			t.pass(x, word(opPublish64, off, le.Uint64(p), 8))
 		case kind == 3 && n == 4:
 			t.pass(x, word(opPublish32, off, uint64(le.Uint32(p)), 4))
-		case kind == 4 && n == 4:
-			t.ledger.spad(x, off, le.Uint32(p))
 		default:
 			t.rec.violated(&t.ledger.log, "an entry of kind %d and %d bytes", kind, n)
 			return

@@ -11,39 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wanted returns the number of the order that a tunnel answers last, as things are.
-func (t *tunnel) wanted() uint32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.orders.wanted
-}
-
-// Two workers may take two frames of a tunnel, one behind the other, that came by two routes.
-// Each frame requests an order. The answer to the second must not be taken back.
-func TestTheLastOrderIsAnswered(t *testing.T) {
-	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
-	for ask := uint32(2); ask <= 2000; ask += 2 {
-		first, second := a.frameFrom(nil), a.frameFrom(nil)
-		second.seq++
-		first.ask, second.ask = ask-1, ask
-		done := make(chan struct{})
-		a.mu.Lock()
-		go func() {
-			defer close(done)
-			a.receive(first, nil)
-		}()
-		taken := make(chan uint32)
-		for next := first.seq; next != second.seq; next = <-taken {
-			go func() { taken <- a.expects() }() // the test may not lock this while it holds mu
-		}
-		a.mu.Unlock() // the goroutine that waits for it must wake first
-		a.receive(second, nil)
-		<-done
-		require.Equal(t, ask, a.wanted())
-	}
-}
-
 // newSilent returns a tunnel of host 1 of a ring of two to a process of host 2 that does not
 // exist. Frames go there, and only the test sends any back.
 func newSilent(t *testing.T) *tunnel {
@@ -70,8 +37,8 @@ func (t *tunnel) acknowledge() {
 	t.acknowledgeSome(math.MaxInt)
 }
 
-// A peer that acknowledges everything, and answers no order, holds nobody up.
-func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
+// A peer that acknowledges everything holds nobody up, however much others store.
+func TestArrivedEndsWithAnAcknowledgement(t *testing.T) {
 	leak.Check(t)
 	a := newSilent(t)
 	var wg sync.WaitGroup
@@ -90,10 +57,10 @@ func TestDeliverEndsWithAnAcknowledgement(t *testing.T) {
 	})
 	defer wg.Wait()
 	defer close(stop)
-	ends(t, "deliver", func() { a.Deliver(5 * time.Second) })
+	ends(t, "Arrived", func() { a.Arrived(5 * time.Second) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	require.Empty(t, a.orders.waiting)
+	require.Empty(t, a.deliveries)
 }
 
 // acknowledgeSome acknowledges n more of the frames that were sent, if there are as many.
@@ -109,7 +76,7 @@ func (t *tunnel) acknowledgeSome(n int) {
 }
 
 // One that acknowledges a little now and then keeps nobody for as long as it likes.
-func TestDeliverEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
+func TestArrivedEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 	leak.Check(t)
 	a := newSilent(t)
 	var wg sync.WaitGroup
@@ -130,18 +97,18 @@ func TestDeliverEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 			}
 		}
 	})
-	ends(t, "deliver", func() { a.Deliver(200 * time.Millisecond) })
+	ends(t, "Arrived", func() { a.Arrived(200 * time.Millisecond) })
 }
 
-// An order whose wait ended early is forgotten.
-func TestDeliverLeavesNoOrderBehind(t *testing.T) {
+// A wait that ended early is forgotten.
+func TestArrivedLeavesNothingBehind(t *testing.T) {
 	leak.Check(t)
 	a, _, _ := stuckTunnels(t, func(*Options) {})
 	a.Publish(0, 1, 8)
 	for range 10 {
-		a.Deliver(time.Millisecond)
+		a.Arrived(time.Millisecond)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	require.Empty(t, a.orders.waiting)
+	require.Empty(t, a.deliveries)
 }
