@@ -75,15 +75,6 @@ func newKeeper() keeper {
 	}
 }
 
-// end has no more links made. It returns false if it was called before.
-func (k *keeper) end() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was := k.closed
-	k.closed = true
-	return !was
-}
-
 // check returns an error unless it is the process at the other end that has an id.
 func (l *linkEnd) check(id link.ID) error {
 	if id.Host() == l.to && (l.process == 0 && l.kind != toMember || id.Process() == l.process) {

@@ -20,10 +20,10 @@ type target struct {
 // links. That process knows which one holds a port there. Owner waits until ctx
 // ends, since that host may be about to start.
 func (f *Fabric) Owner(ctx context.Context, host int) (*link.Peer, error) {
-	if !f.net.several() {
+	if !f.several() {
 		return nil, fmt.Errorf("fabric: host %d: %w", host, syscall.EHOSTUNREACH)
 	}
-	return f.net.peer(ctx, host, 0)
+	return f.peer(ctx, host, 0)
 }
 
 // Peer returns the link to a node, and makes it if there is none. For a node of
@@ -36,10 +36,10 @@ func (f *Fabric) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 // not nil. If it is not, the error wraps ErrOtherUser, without waiting for anything that the node
 // does.
 func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
-	if f.net.several() && id.Host() != f.net.spec.Node {
-		return f.net.peer(ctx, id.Host(), id.Process())
+	if f.several() && id.Host() != f.spec.Node {
+		return f.peer(ctx, id.Host(), id.Process())
 	}
-	if r := f.net.ring.Load(); r != nil {
+	if r := f.ring.Load(); r != nil {
 		// The link to the owner, or to a member, also leads to a process of this
 		// host. If that takes long, a link of its own is made.
 		soon, cancel := context.WithTimeout(ctx, linkTimeout)
@@ -48,16 +48,16 @@ func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Pee
 			return p, nil
 		}
 	}
-	return f.net.process(ctx, id, users)
+	return f.process(ctx, id, users)
 }
 
 // process returns the link to a process of this host of one of the users. It makes one if none is up.
-func (h *hosts) process(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
+func (f *Fabric) process(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
 	to := target{id: id, users: fmt.Sprint(users)}
-	l, err := h.usable(to, users, false)
+	l, err := f.usable(to, users, false)
 	if l == nil && err == nil {
-		if to.cables, err = h.registry.Cables(id.Process(), users); err == nil {
-			l, err = h.usable(to, users, true)
+		if to.cables, err = f.registry.Cables(id.Process(), users); err == nil {
+			l, err = f.usable(to, users, true)
 		}
 	}
 	if err != nil {
@@ -73,32 +73,32 @@ func (h *hosts) process(ctx context.Context, id link.ID, users []int) (*link.Pee
 
 // usable returns the link to a process of one of the users that is up, or nil. With begin it returns the one that is
 // being made in place of nil, and begins to make it.
-func (h *hosts) usable(to target, users []int, begin bool) (*linkEnd, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+func (f *Fabric) usable(to target, users []int, begin bool) (*linkEnd, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
 		return nil, ErrClosed
 	}
-	l := h.processes[to.id]
+	l := f.processes[to.id]
 	if l != nil && !l.up() {
-		h.step(l, ended)
-		delete(h.processes, to.id)
+		f.step(l, ended)
+		delete(f.processes, to.id)
 	} else if l != nil && isOf(l.peer, users) {
 		return l, nil
 	}
-	l = h.making[to]
+	l = f.making[to]
 	if l == nil && begin {
 		l = &linkEnd{kind: toProcess, to: to.id.Host(), process: to.id.Process(), users: users, tried: make(chan struct{})}
-		h.making[to] = l
+		f.making[to] = l
 		// The link is not bound to a caller's context, since others may wait for it.
-		h.wg.Go(func() {
-			h.begin(l)
-			h.mu.Lock()
-			delete(h.making, to)
+		f.wg.Go(func() {
+			f.begin(l)
+			f.mu.Lock()
+			delete(f.making, to)
 			if l.state == up {
-				h.processes[to.id] = l
+				f.processes[to.id] = l
 			}
-			h.mu.Unlock()
+			f.mu.Unlock()
 			close(l.tried)
 		})
 	}
@@ -106,12 +106,12 @@ func (h *hosts) usable(to target, users []int, begin bool) (*linkEnd, error) {
 }
 
 // enter has dials use a link that a process of this host has made, unless theirs is up.
-func (h *hosts) enter(l *linkEnd) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (f *Fabric) enter(l *linkEnd) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	close(l.tried)
-	if old := h.processes[l.peer.ID()]; old == nil || !old.up() {
-		h.processes[l.peer.ID()] = l
+	if old := f.processes[l.peer.ID()]; old == nil || !old.up() {
+		f.processes[l.peer.ID()] = l
 	}
 }
 

@@ -70,7 +70,7 @@ func TestAHeapHasItsMemoryForItself(t *testing.T) {
 	require.Nil(t, window(1), "the neighbour may store what the first heap was sent")
 
 	v, _ := windowed.Load(keyOf(specs[1]))
-	h := v.(*hosts)
+	h := v.(*Fabric)
 	h.mu.Lock()
 	l := h.links[0]
 	ups := l.ups

@@ -98,7 +98,7 @@ func (DefaultFabric) class() info { return info{"sdp.defaultFabric", 10, true} }
 func (Stacks) class() info        { return info{"sdp.stacks", 11, true} }
 func (Users) class() info         { return info{"sdp.Fabric", 12, true} }
 
-func (Hosts) class() info { return info{"fabric.hosts", 21, true} }
+func (Hosts) class() info { return info{"fabric.keeper", 21, true} }
 
 func (Poll) class() info  { return info{"link.looks.mu", 30, false} }
 func (Read) class() info  { return info{"bounce.reader", 31, false} }

@@ -60,8 +60,8 @@ func newSession(a *attachment) (*session, error) {
 		s.bells[i] = make(chan struct{}, 1)
 	}
 	var err error
-	if s.own, err = mapMemory(a.config.Own); err == nil {
-		s.peer, err = mapMemory(a.config.Peer)
+	if s.own, err = mapMemory(a.config.Own, nil); err == nil {
+		s.peer, err = mapMemory(a.config.Peer, nil)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.unmap())
@@ -201,7 +201,7 @@ func (s *session) MapAt(off int, at []byte) (release func(), err error) {
 	if !s.LinkUp() { // keep finds what was mapped before
 		return nil, ntb.ErrLinkDown
 	}
-	if v.mapping, err = mapOver(Memory{own.FD, own.Offset + int64(v.off), len(at)}, at); err != nil {
+	if v.mapping, err = mapMemory(Memory{own.FD, own.Offset + int64(v.off), len(at)}, at); err != nil {
 		return nil, err
 	}
 	s.views = append(s.views, v)
@@ -239,7 +239,7 @@ func (s *session) keepOwn() error {
 		}
 		return err
 	}
-	still, err := mapMemory(s.attachment.config.Own) // the same memory, also behind the exchange
+	still, err := mapMemory(s.attachment.config.Own, nil) // the same memory, also behind the exchange
 	if err != nil {
 		slog.Warn("ntbfixed: what came before the session ended is lost", "reason", err)
 		return s.own.scratch()
@@ -350,7 +350,7 @@ func (s *session) takeDown() {
 func (s *session) announceEnd() {
 	s.page.End()
 	if s.peer.guard.Lost() && !s.severed() {
-		still, err := mapMemory(s.attachment.config.Peer)
+		still, err := mapMemory(s.attachment.config.Peer, nil)
 		if err != nil {
 			slog.Warn("ntbfixed: the other side does not hear that the session has ended", "reason", err)
 		} else {

@@ -27,7 +27,7 @@ func TestStoresAfterTheEndOfASessionReachNobody(t *testing.T) {
 	defer x.Close()
 	defer y.Close()
 	memory := b.(*attachment).config.Own
-	raw, err := mapMemory(memory)
+	raw, err := mapMemory(memory, nil)
 	require.NoError(t, err)
 	defer raw.unmap()
 	out := x.Outbound()
@@ -308,7 +308,7 @@ func TestNoWordOfTheHeaderPageStallsALink(t *testing.T) {
 		config := &end.(*attachment).config
 		config.Revocable, config.Zeros = true, true
 	}
-	raw, err := mapMemory(b.(*attachment).config.Own)
+	raw, err := mapMemory(b.(*attachment).config.Own, nil)
 	require.NoError(t, err)
 	defer raw.unmap()
 	page := ntb.MappedWindow(raw.mem, ntb.Cacheable)
