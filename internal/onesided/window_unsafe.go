@@ -23,15 +23,6 @@ type Window struct {
 	Order         func() // of the device
 }
 
-// locate returns where n bytes at an offset of the heap are in the window. It reports whether all of them are.
-func (w *Window) locate(off, n uintptr) (at int, ok bool) {
-	end := w.Head
-	if off >= w.Objects {
-		off, end = off-w.Objects+w.Head, uintptr(w.Len())
-	}
-	return int(off), off+n <= end
-}
-
 // SetWindow has puts to the PE go by a window. Its puts to this one do too. There is one such PE. The caller excludes other
 // calls.
 func (p *Peer) SetWindow(w *Window) {
@@ -40,13 +31,18 @@ func (p *Peer) SetWindow(w *Window) {
 	p.space.across = w
 }
 
-// open returns where n bytes at an offset are in the window. It reports whether they can be stored now. The caller has
-// found that the PE is not dead.
+// open returns where n bytes at an offset of the heap are in the window. It reports whether all of them are, and can be
+// stored now. The caller has found that the PE is not dead.
 func (p *Peer) open(off, n uintptr) (at int, ok bool) {
-	if p.win == nil || p.ch.Behind() {
+	w := p.win
+	if w == nil || p.ch.Behind() {
 		return 0, false
 	}
-	return p.win.locate(off, n)
+	end := w.Head
+	if off >= w.Objects {
+		off, end = off-w.Objects+w.Head, uintptr(w.Len())
+	}
+	return int(off), off+n <= end
 }
 
 // stored follows what was stored by the window (pair S19). What Stored of the channel says is behind the fence.
@@ -94,7 +90,7 @@ func (p *Peer) storeStrided(off uintptr, src unsafe.Pointer, s symheap.Strided) 
 	return true
 }
 
-// elements holds buffers for elements. A local variable would be allocated at each put and get.
+// elements holds buffers for elements. A local variable would be allocated at each put.
 var elements = sync.Pool{New: func() any { return new([2]uint64) }}
 
 // storeWord is store of an element, see symheap.Store. All that was put before is seen there first.
