@@ -18,6 +18,7 @@ var thirdParty = []struct {
 	}},
 	{"github.com/pires/go-proxyproto", "in internal/proxy only", func(f file) bool { return within(f.dir, "internal/proxy") }},
 	{"go.yaml.in/yaml/v3", "in internal/proxy only", func(f file) bool { return within(f.dir, "internal/proxy") }},
+	{"github.com/vishvananda/netlink", "in internal/tun only", func(f file) bool { return within(f.dir, "internal/tun") }},
 	{"golang.org/x/time", "in internal/proxy only", func(f file) bool { return within(f.dir, "internal/proxy") }},
 	{"github.com/coreos/go-systemd/v22", "in cmd/sdp-proxy only", func(f file) bool { return within(f.dir, "cmd/sdp-proxy") }},
 	{"golang.org/x/net", "in tests only", file.isTest},

@@ -17,8 +17,9 @@ const lookupTimeout = 5 * time.Second
 
 // served is a map, and the forwarder that serves it or will do so.
 type served struct {
-	f *Forwarder
-	m *Map
+	f     *Forwarder
+	m     *Map
+	fresh bool // f has served no map yet
 }
 
 // checkLoops returns an error if one of these maps leads back to itself: by its own target, or
