@@ -106,7 +106,7 @@ func share(b *testing.B, p *pair, clients int, do func(rng *rand.Rand, buf *[]by
 // BenchmarkGet makes requests by net/http. Each client has a connection, which it keeps, or with keep=0 makes one for each request.
 func BenchmarkGet(b *testing.B) {
 	for _, c := range []struct{ size, clients, keep int }{
-		{1 << 10, 1, 1}, {1 << 10, 32, 1}, {1 << 20, 1, 1}, {1 << 10, 1, 0}, {1 << 10, 32, 0}, {100 << 10, 1, 0}, {100 << 10, 32, 0},
+		{1 << 10, 1, 1}, {1 << 10, 8, 1}, {1 << 10, 32, 1}, {1 << 20, 1, 1}, {1 << 10, 1, 0}, {1 << 10, 32, 0}, {100 << 10, 1, 0}, {100 << 10, 32, 0},
 	} {
 		b.Run(fmt.Sprintf("size=%s/clients=%d/keep=%d", sizeText(c.size), c.clients, c.keep), func(b *testing.B) {
 			for _, network := range networks {

@@ -8,6 +8,26 @@ import (
 	"testing"
 )
 
+// Each of several checkouts has its turn, and a command without one that is new says how to call it.
+func TestRunTakesSeveralCheckouts(t *testing.T) {
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command("./run", append(args, "-bench", "Crossover", "-benchtime=1x")...)
+		cmd.Env = append(os.Environ(), "OUT="+filepath.Join(t.TempDir(), "out"), "ROUNDS=2", "BENCHSTAT=echo")
+		text, err := cmd.CombinedOutput()
+		return string(text), err
+	}
+	text, err := run("..", "..", "..")
+	const says = "round 001 of 2: old\nround 001 of 2: new\nround 001 of 2: new2\nround 001 of 2: again\n" +
+		"round 002 of 2: again\nround 002 of 2: new2\nround 002 of 2: new\nround 002 of 2: old\n" +
+		"old=old.txt new=new.txt new2=new2.txt again=again.txt\n"
+	if err != nil || text != says {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if text, err := run(".."); err == nil || !strings.Contains(text, "run OLD NEW...") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 // The same command with more rounds adds to the rounds of the first one.
 func TestRunGoesOn(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")

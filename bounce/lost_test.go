@@ -71,14 +71,44 @@ type lostRun struct {
 	done     chan error    // capacity 1
 }
 
+// waiter returns the one of which a traffic speaks.
+func (r *lostRun) waiter(waits int) *waiter {
+	if waits == 0 {
+		return &r.a.r.waiter
+	}
+	return &r.b.w.waiter
+}
+
+// overlooking is a half whose waiter finds nothing when it looks again after arming.
+type overlooking struct {
+	half
+	armed bool // since the last look; the half's lock guards it
+}
+
+func (o *overlooking) arm() {
+	o.half.arm()
+	o.armed = true
+}
+
+func (o *overlooking) Ready() bool {
+	if o.armed {
+		o.armed = false
+		return false
+	}
+	return o.half.Ready()
+}
+
 func startLost(t *testing.T, tr traffic, f ntbfault.Options, skipLookAgain bool) *lostRun {
 	da, db := ntbmem.Pair(1 << 20)
 	fa, fb := ntbfault.Pair(da, db, f)
 	require.False(t, fa.Caps().LossyDoorbells, "the slow guard is on")
 	pa, pb := linkPools(t, fa, fb, Options{Buffer: 4096})
-	[]*Pool{pa, pb}[tr.waits].opts.skipLookAgain = skipLookAgain
 	r := &lostRun{done: make(chan error, 1)}
 	r.a, r.b = connect(t, pa, pb)
+	if skipLookAgain {
+		w := r.waiter(tr.waits)
+		w.half = &overlooking{half: w.half}
+	}
 	go func() { r.done <- r.steps(tr) }()
 	return r
 }
@@ -114,11 +144,7 @@ func (r *lostRun) stalls() bool {
 // goesOn reports whether another check by the waiter was all that was missing.
 func (r *lostRun) goesOn(waits int) bool {
 	before := r.progress.Load()
-	if waits == 0 {
-		r.a.r.waiter.notify()
-	} else {
-		r.b.w.waiter.notify()
-	}
+	r.waiter(waits).notify()
 	for range 3000 {
 		if r.progress.Load() > before {
 			return true

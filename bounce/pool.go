@@ -53,9 +53,7 @@ type Options struct {
 	// Quota limits the connections that the peer opens, which Accept makes. Nil is no limit.
 	Quota *Quota
 
-	// For tests.
-	skipLookAgain bool                          // leave out the re-check between arming and parking
-	until         func(time.Time) time.Duration // time.Until, with another clock
+	until func(time.Time) time.Duration // for tests: time.Until, with another clock
 }
 
 // Pool is the memory here that one peer may write, divided among the connections

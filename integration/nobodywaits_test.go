@@ -116,7 +116,7 @@ func attack(t *testing.T, dir *hostdir.Dir, own int) {
 		if process == own {
 			continue
 		}
-		c, err := dir.Connect(t.Context(), process)
+		c, err := dir.Connect(t.Context(), process, nil)
 		require.NoError(t, err)
 		sendSlow(t, c)
 		c.Close()

@@ -723,7 +723,7 @@ func playBlocker(p *self) error {
 		if err := l.Control(func(fd int) error { return syscall.Listen(fd, 0) }); err != nil {
 			return err
 		}
-		c, err := d.Connect(context.Background(), process)
+		c, err := d.Connect(context.Background(), process, nil)
 		if err != nil {
 			return err
 		}

@@ -57,14 +57,13 @@ func (v *vm) passed() {
 	v.off()
 }
 
-// Puts from and to machines are stores to a memory that they have in common, and the host's gets are loads. All else of
-// SHMEM works beside them.
+// Puts from and to machines are stores to a memory that they have in common. All else of SHMEM works beside them.
 func TestVMHeaps(t *testing.T) {
 	j := needJob(t)
 	for name, options := range map[string]string{"vfio": "", "poll": ",poll"} {
 		t.Run("host and "+name, func(t *testing.T) {
 			j.t = t
-			machine, host := j.machine("stored", 1, options), j.host("loaded")
+			machine, host := j.machine("stored", 1, options), j.host("stored")
 			machine.passed()
 			require.Zero(t, host.status(), host.out.String())
 		})

@@ -33,7 +33,7 @@ type Caps struct {
 	// Revocable reports whether the memory of Inbound has gone. It is nil if that cannot happen while
 	// the device is open. Where it is not nil, Untrusted is set.
 	Revocable Revocable
-	// Mapper maps memory of Inbound at other addresses as well, and may load from that of Outbound. It is nil if that memory cannot be mapped.
+	// Mapper maps memory of Inbound at other addresses as well. It is nil if that memory cannot be mapped.
 	Mapper Mapper
 	// SameProcess is set if goroutines of this process store what comes. A wait for it lets them run.
 	SameProcess bool
@@ -68,17 +68,13 @@ type Revocable interface {
 	Gone() bool
 }
 
-// Mapper maps memory of the inbound window at addresses of its caller's, and loads from the peer's where that is cheap.
+// Mapper maps memory of the inbound window at addresses of its caller's.
 type Mapper interface {
 	// MapAt maps the bytes [off, off+len(at)) of the inbound window over at, which is mapped memory. off, at and
 	// its length are multiples of the system's page. Once the session has ended, at has memory of its own,
 	// which holds the same, as Inbound has. The caller calls release before it unmaps at. Where the session has
 	// ended, the error is ErrLinkDown.
 	MapAt(off int, at []byte) (release func(), err error)
-
-	// Load copies len(to) bytes at off of the outbound window. 4 or 8 bytes at a multiple of that are one load. It returns
-	// false, and to has anything, where loads of that memory are not cached, or the session has ended.
-	Load(to []byte, off int) bool
 }
 
 // User is the user of a process. It is that of the moment when the process made its end of a

@@ -22,13 +22,13 @@ func AtomicSet[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) {
 
 // AtomicSwap stores v and returns what was there, like shmem_atomic_swap.
 func AtomicSwap[T ExtAMO](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return fromWord[T](c.core.Fetch(symheap.Swap, s.o, i, sizeOf[T](), word(v), pe))
+	return fromWord[T](c.core.Fetch(symheap.Swap, s.o, i, sizeOf[T](), word(v), 0, pe))
 }
 
 // AtomicCompareSwap stores v if cond is there, and returns what was there, like
 // shmem_atomic_compare_swap.
 func AtomicCompareSwap[T AMO](c *Ctx, s Sym[T], i int, cond, v T, pe int) T {
-	return T(c.core.CompareSwap(s.o, i, sizeOf[T](), uint64(cond), uint64(v), pe))
+	return T(c.core.Fetch(symheap.CompareSwap, s.o, i, sizeOf[T](), uint64(v), uint64(cond), pe))
 }
 
 // AtomicFetchAdd adds v and returns what was there, like shmem_atomic_fetch_add.
@@ -50,7 +50,7 @@ func AtomicInc[T AMO](c *Ctx, s Sym[T], i, pe int) { AtomicAdd(c, s, i, 1, pe) }
 // AtomicFetchAnd clears the bits that are not in v, and returns what was there, like
 // shmem_atomic_fetch_and.
 func AtomicFetchAnd[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return T(c.core.Fetch(symheap.And, s.o, i, sizeOf[T](), uint64(v), pe))
+	return T(c.core.Fetch(symheap.And, s.o, i, sizeOf[T](), uint64(v), 0, pe))
 }
 
 // AtomicAnd clears the bits that are not in v, like shmem_atomic_and.
@@ -61,7 +61,7 @@ func AtomicAnd[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
 // AtomicFetchOr sets the bits of v, and returns what was there, like
 // shmem_atomic_fetch_or.
 func AtomicFetchOr[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return T(c.core.Fetch(symheap.Or, s.o, i, sizeOf[T](), uint64(v), pe))
+	return T(c.core.Fetch(symheap.Or, s.o, i, sizeOf[T](), uint64(v), 0, pe))
 }
 
 // AtomicOr sets the bits of v, like shmem_atomic_or.
@@ -72,7 +72,7 @@ func AtomicOr[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) {
 // AtomicFetchXor flips the bits of v, and returns what was there, like
 // shmem_atomic_fetch_xor.
 func AtomicFetchXor[T Bits](c *Ctx, s Sym[T], i int, v T, pe int) T {
-	return T(c.core.Fetch(symheap.Xor, s.o, i, sizeOf[T](), uint64(v), pe))
+	return T(c.core.Fetch(symheap.Xor, s.o, i, sizeOf[T](), uint64(v), 0, pe))
 }
 
 // AtomicXor flips the bits of v, like shmem_atomic_xor.

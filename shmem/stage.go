@@ -18,8 +18,7 @@ func Bcast[T Elem](ctx context.Context, t *Team, buf []T, root int) error {
 // elements are combined with PE 1's, then with PE 2's, and so on.
 // AllReduce returns errors as collective calls on symmetric objects do.
 func AllReduce[T Elem](ctx context.Context, t *Team, buf []T, op Op[T]) error {
-	fold := func(acc, v []byte) { op(elems[T](acc), elems[T](v)) }
-	return t.untyped().AllReduce(ctx, bytesOf(buf), sizeOf[T](), fold, func() [2]uint64 { return signature(op) })
+	return t.untyped().AllReduce(ctx, bytesOf(buf), sizeOf[T](), untyped(op), func() [2]uint64 { return signature(op) })
 }
 
 // signature returns what op makes of 3 and 5, as it is in memory. It differs between the

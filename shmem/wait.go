@@ -29,96 +29,78 @@ func Test[T AMO](s Sym[T], i int, op Cmp, v T) bool { return s.o.Test(i, conditi
 // WaitUntilAll waits until every element of s here has been OP v, one after the other,
 // like shmem_wait_until_all. Errors are those of WaitUntil.
 func WaitUntilAll[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) error {
-	m := many(s, skip, op, v)
-	return m.WaitAll(ctx)
+	return many(s, skip, op, v).WaitAll(ctx)
 }
 
 // WaitUntilAny waits until some element is OP v, and returns its number, like
 // shmem_wait_until_any. If all are skipped, it returns -1 at once.
 func WaitUntilAny[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, v T) (int, error) {
-	m := many(s, skip, op, v)
-	return m.WaitAny(ctx)
+	return many(s, skip, op, v).WaitAny(ctx)
 }
 
 // WaitUntilSome waits until at least one element is OP v, and appends the numbers of
 // all such elements to found, like shmem_wait_until_some. If all are skipped, it
 // appends none and returns at once.
 func WaitUntilSome[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, v T) ([]int, error) {
-	m := many(s, skip, op, v)
-	return m.WaitSome(ctx, found)
+	return many(s, skip, op, v).WaitSome(ctx, found)
 }
 
 // WaitUntilAllVector is WaitUntilAll with a value for each element, like
 // shmem_wait_until_all_vector.
 func WaitUntilAllVector[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, values []T) error {
-	m := vector(s, skip, op, values)
-	return m.WaitAll(ctx)
+	return vector(s, skip, op, values).WaitAll(ctx)
 }
 
 // WaitUntilAnyVector is WaitUntilAny with a value for each element, like
 // shmem_wait_until_any_vector.
 func WaitUntilAnyVector[T AMO](ctx context.Context, s Sym[T], skip []bool, op Cmp, values []T) (int, error) {
-	m := vector(s, skip, op, values)
-	return m.WaitAny(ctx)
+	return vector(s, skip, op, values).WaitAny(ctx)
 }
 
 // WaitUntilSomeVector is WaitUntilSome with a value for each element, like
 // shmem_wait_until_some_vector.
 func WaitUntilSomeVector[T AMO](ctx context.Context, found []int, s Sym[T], skip []bool, op Cmp, values []T) ([]int, error) {
-	m := vector(s, skip, op, values)
-	return m.WaitSome(ctx, found)
+	return vector(s, skip, op, values).WaitSome(ctx, found)
 }
 
 // TestAll reports whether every element of s here is OP v, like shmem_test_all.
 func TestAll[T AMO](s Sym[T], skip []bool, op Cmp, v T) bool {
-	m := many(s, skip, op, v)
-	m.Check()
-	return m.All()
+	return many(s, skip, op, v).All()
 }
 
 // TestAny returns the number of an element that is OP v, like shmem_test_any. If
 // there is none, it returns -1.
 func TestAny[T AMO](s Sym[T], skip []bool, op Cmp, v T) int {
-	m := many(s, skip, op, v)
-	m.Check()
-	return m.Any()
+	return many(s, skip, op, v).Any()
 }
 
 // TestSome appends the numbers of all elements that are OP v to found, like
 // shmem_test_some.
 func TestSome[T AMO](found []int, s Sym[T], skip []bool, op Cmp, v T) []int {
-	m := many(s, skip, op, v)
-	m.Check()
-	return m.Some(found)
+	return many(s, skip, op, v).Some(found)
 }
 
 // TestAllVector is TestAll with a value for each element, like
 // shmem_test_all_vector.
 func TestAllVector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) bool {
-	m := vector(s, skip, op, values)
-	m.Check()
-	return m.All()
+	return vector(s, skip, op, values).All()
 }
 
 // TestAnyVector is TestAny with a value for each element, like
 // shmem_test_any_vector.
 func TestAnyVector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) int {
-	m := vector(s, skip, op, values)
-	m.Check()
-	return m.Any()
+	return vector(s, skip, op, values).Any()
 }
 
 // TestSomeVector is TestSome with a value for each element, like
 // shmem_test_some_vector.
 func TestSomeVector[T AMO](found []int, s Sym[T], skip []bool, op Cmp, values []T) []int {
-	m := vector(s, skip, op, values)
-	m.Check()
-	return m.Some(found)
+	return vector(s, skip, op, values).Some(found)
 }
 
 // many is a condition for all elements of s that are not skipped.
 func many[T AMO](s Sym[T], skip []bool, op Cmp, v T) onesided.Many {
-	return onesided.Many{Object: s.o, Condition: condition(op, v), Skip: skip}
+	return onesided.NewMany(s.o, condition(op, v), skip, nil)
 }
 
 // vector is many with a value for each element.
@@ -126,7 +108,5 @@ func vector[T AMO](s Sym[T], skip []bool, op Cmp, values []T) onesided.Many {
 	if len(values) != s.o.N {
 		panic(fmt.Sprintf("shmem: %d values for an object of %d elements", len(values), s.o.N))
 	}
-	m := many(s, skip, op, T(0))
-	m.Values = bytesOf(values)
-	return m
+	return onesided.NewMany(s.o, condition(op, T(0)), skip, bytesOf(values))
 }

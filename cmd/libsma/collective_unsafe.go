@@ -135,7 +135,7 @@ func alloc(name C.sma_name, size, align uint64) (uintptr, bool) {
 
 // sizeOf returns the size of the object at an offset.
 func sizeOf(name C.sma_name, off C.size_t) uint64 {
-	size, ok := lib.w.SizeAt(uintptr(off))
+	size, ok := lib.w.Heap().SizeAt(uintptr(off))
 	if !ok {
 		failf(name, "no object begins at this address")
 	}

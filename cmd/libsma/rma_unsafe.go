@@ -89,16 +89,7 @@ func smaGetStrided(name C.sma_name, ctx C.int, dst unsafe.Pointer, off C.size_t,
 func smaFetch(name C.sma_name, ctx, op C.int, off, size C.size_t, v, cond C.uint64_t, pe C.int) (old C.uint64_t) {
 	defer rescue(name)
 	c := lib.ctxs[ctx].Load()
-	switch symheap.Op(op) {
-	case symheap.Fetch:
-		old = C.uint64_t(c.core.AtomicFetch(one(off), 0, uintptr(size), int(pe)))
-	case symheap.Add:
-		old = C.uint64_t(c.core.FetchAdd(one(off), 0, uintptr(size), uint64(v), int(pe)))
-	case symheap.CompareSwap:
-		old = C.uint64_t(c.core.CompareSwap(one(off), 0, uintptr(size), uint64(cond), uint64(v), int(pe)))
-	default:
-		old = C.uint64_t(c.core.Fetch(symheap.Op(op), one(off), 0, uintptr(size), uint64(v), int(pe)))
-	}
+	old = C.uint64_t(c.core.Fetch(symheap.Op(op), one(off), 0, uintptr(size), uint64(v), uint64(cond), int(pe)))
 	c.done(name)
 	return old
 }

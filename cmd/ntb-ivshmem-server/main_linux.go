@@ -158,26 +158,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // serve serves until ctx ends or a listener fails.
 func serve(ctx context.Context, servers []*memory, logger *log.Logger) int {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	life, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var all sync.WaitGroup
-	status := statusOK
-	var once sync.Once
 	for _, m := range servers {
-		all.Go(func() {
-			if err := m.server.Serve(m.ln); ctx.Err() == nil {
-				once.Do(func() { status = statusFailed })
-				logger.Printf("%s: %v", m.path, err)
-				cancel()
-			}
-		})
+		all.Go(func() { fail(fmt.Errorf("%s: %w", m.path, m.server.Serve(m.ln))) })
 	}
-	<-ctx.Done()
+	<-life.Done()
 	for _, m := range servers {
 		m.close()
 	}
 	all.Wait()
-	return status
+	if ctx.Err() == nil {
+		logger.Print(context.Cause(life))
+		return statusFailed
+	}
+	return statusOK
 }
 
 // memory is one socket and what it serves.

@@ -32,7 +32,7 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 		return err
 	}
 	if *name != "" {
-		if err := census.CheckDirectory(*name); err != nil {
+		if _, err := spec.ForDirectory(*name); err != nil {
 			return badInputf("--fabric: %w", err)
 		}
 	}

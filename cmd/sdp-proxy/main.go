@@ -73,7 +73,7 @@ func run(args []string, stdout, stderr io.Writer, signals chan os.Signal) int {
 		return statusOK
 	}
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	d := &daemon{options: o, manager: findManager(), lines: proxy.NewLogQueue(stderr), level: new(slog.LevelVar), signals: signals, read: make(chan readFile, 1)}
+	d := &daemon{options: o, pings: watchdog(), lines: proxy.NewLogQueue(stderr), level: new(slog.LevelVar), signals: signals, read: make(chan readFile, 1)}
 	d.level.Set(o.config.Level())
 	d.log, d.asked = proxy.NewLogger(d.lines, o.config, d.level), proxy.NewLogger(d.lines, o.config, slog.LevelInfo)
 	slog.SetDefault(d.log) // package sdp logs too

@@ -6,7 +6,9 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/ntbnet/ntbnet/internal/proxy"
 )
 
@@ -19,7 +21,7 @@ type daemon struct {
 	asked   *slog.Logger   // to lines, for what is asked for, also by quiet proxies
 	signals <-chan os.Signal
 	server  *proxy.Server
-	manager *manager
+	pings   <-chan time.Time // see watchdog
 
 	read    chan readFile // a file that was read again
 	reading bool          // until it comes
@@ -35,7 +37,7 @@ type readFile struct {
 // start serves all maps or none.
 func (d *daemon) start() error {
 	d.server = proxy.NewServer(d.log, d.lines)
-	err := d.server.Pass(d.manager.sockets)
+	err := d.server.Pass(activation.Files(true))
 	if err == nil {
 		err = d.server.Apply(context.Background(), d.config)
 	}
@@ -74,13 +76,13 @@ func (d *daemon) logMaps() {
 // status.
 func (d *daemon) serve() int {
 	defer d.server.Close()
-	d.manager.ready(len(d.config.Maps))
+	notifyReady(len(d.config.Maps))
 	status := d.waitForEnd()
 	open := 0
 	for _, f := range d.server.Maps() {
 		open += f.Stats().Open
 	}
-	d.manager.stopping(open)
+	notifyStopping(open)
 	d.log.Info("stopping", "open", open, "drain_timeout", d.config.DrainTimeout.String())
 	cut := d.drain()
 	if d.config.Stats {
@@ -109,8 +111,8 @@ func (d *daemon) waitForEnd() (status int) {
 			return statusFailed
 		case f := <-d.read:
 			d.use(f)
-		case <-d.manager.pings:
-			d.manager.ping()
+		case <-d.pings:
+			notifyAlive()
 		}
 	}
 }
@@ -124,7 +126,7 @@ func (d *daemon) reload() {
 	if d.again = d.reading; d.again {
 		return
 	}
-	d.manager.reloading()
+	notifyReloading()
 	d.reading = true
 	next := &options{file: d.file}
 	go func() { d.read <- readFile{next, next.load()} }()
@@ -145,7 +147,7 @@ func (d *daemon) use(f readFile) {
 		d.logMaps()
 		d.log.Info("read again", "file", d.file)
 	}
-	d.manager.ready(len(d.config.Maps))
+	notifyReady(len(d.config.Maps))
 	if d.again {
 		d.reload()
 	}
@@ -169,8 +171,8 @@ func (d *daemon) drain() (cut int) {
 			case sig != syscall.SIGHUP:
 				cancel()
 			}
-		case <-d.manager.pings:
-			d.manager.ping()
+		case <-d.pings:
+			notifyAlive()
 		}
 	}
 }

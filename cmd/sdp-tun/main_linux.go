@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,14 +172,10 @@ func (a *account) become() error {
 	if a == nil {
 		return nil
 	}
-	if err := syscall.Setgroups(a.groups); err != nil {
+	// Without root the first one fails, and so do the others.
+	err := cmp.Or(syscall.Setgroups(a.groups), syscall.Setresgid(a.gid, a.gid, a.gid), syscall.Setresuid(a.uid, a.uid, a.uid))
+	if err != nil {
 		return fmt.Errorf("--user: %w; it needs root", err)
-	}
-	if err := syscall.Setresgid(a.gid, a.gid, a.gid); err != nil {
-		return fmt.Errorf("--user: %w", err)
-	}
-	if err := syscall.Setresuid(a.uid, a.uid, a.uid); err != nil {
-		return fmt.Errorf("--user: %w", err)
 	}
 	return nil
 }

@@ -326,14 +326,6 @@ func (o *options) environment(base []string, job string, pe int) []string {
 	if o.ownFabric() {
 		set = append(set, spec.EnvFabric+"="+o.fabric(job, pe))
 	}
-	// No variable is there twice, since programs differ in which one counts.
-	var vars []string
-	all := slices.Concat(base, set)
-	for i, v := range all {
-		name, _, ok := strings.Cut(v, "=")
-		if ok && !slices.ContainsFunc(all[i+1:], func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
-			vars = append(vars, v)
-		}
-	}
-	return vars
+	// Of what is there twice, package exec passes the last on.
+	return slices.DeleteFunc(append(base, set...), func(v string) bool { return !strings.Contains(v, "=") })
 }

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -31,52 +34,49 @@ type pe struct {
 // start starts the PE with this number.
 func (j *job) start(prog *program, number int) (*pe, error) {
 	p := &pe{number: number, ended: make(chan struct{})}
-	var mine []*os.File // ends of pipes for the PE, and its input: closed here once the PE has them
-	defer func() {
-		for _, f := range mine {
-			f.Close()
-		}
-	}()
-	in, err := j.stdin(number)
-	if err != nil {
-		return nil, err
+	cmd := &exec.Cmd{
+		Path: prog.path, Args: prog.command, Dir: prog.dir, Env: j.environment(append(os.Environ(), prog.env...), j.name, number),
+		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{j.tell}, SysProcAttr: processAttributes(),
 	}
-	if in != os.Stdin {
-		mine = append(mine, in)
-	}
-	files := []*os.File{in, os.Stdout, os.Stderr, j.tell}
-	if j.files != "" {
-		if files[1], files[2], err = j.outputFiles(number); err != nil {
+	if number == 0 {
+		in, err := stdin()
+		if err != nil {
 			return nil, err
 		}
-		mine = append(mine, files[1], files[2])
+		if cmd.Stdin = in; in != os.Stdin {
+			defer in.Close()
+		}
 	}
-	var outs [3]*os.File // the ends to read from
-	if j.prefix {
-		for i := 1; i <= 2; i++ {
-			r, w, err := os.Pipe()
-			if err != nil {
-				closeAll(outs[:])
-				return nil, err
-			}
-			outs[i], files[i] = r, w
-			mine = append(mine, w)
+	var outs [2]io.ReadCloser // the ends to read from
+	switch {
+	case j.files != "":
+		out, errs, err := j.outputFiles(number)
+		if err != nil {
+			return nil, err
+		}
+		defer out.Close()
+		defer errs.Close()
+		cmd.Stdout, cmd.Stderr = out, errs
+	case j.prefix:
+		cmd.Stdout, cmd.Stderr = nil, nil
+		var outErr, errsErr error
+		outs[0], outErr = cmd.StdoutPipe()
+		outs[1], errsErr = cmd.StderrPipe()
+		if err := cmp.Or(outErr, errsErr); err != nil {
+			return nil, err
 		}
 	}
 	if len(j.cores) > 0 {
 		defer j.cores[number%len(j.cores)].bind()()
 	}
-	p.process, err = os.StartProcess(prog.path, prog.command, &os.ProcAttr{
-		Dir: prog.dir, Env: j.environment(append(os.Environ(), prog.env...), j.name, number), Files: files, Sys: processAttributes(),
-	})
-	if err != nil {
-		closeAll(outs[:])
+	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	for i, to := range []*os.File{1: os.Stdout, 2: os.Stderr} {
+	p.process = cmd.Process
+	for i, to := range []*os.File{os.Stdout, os.Stderr} {
 		if r := outs[i]; r != nil {
 			l := &lines{mu: &j.output, to: to, prefix: prefixOf(number), ended: p.ended, grace: j.grace}
-			j.copies.Go(func() { l.copy(r) })
+			j.copies.Go(func() { l.copy(r.(*os.File)) })
 		}
 	}
 	return p, nil
@@ -95,14 +95,6 @@ func (j *job) outputFiles(number int) (out, errs *os.File, err error) {
 		out.Close()
 	}
 	return out, errs, err
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		if f != nil {
-			f.Close()
-		}
-	}
 }
 
 // signal sends a signal to the group, and reports whether the group has any member.

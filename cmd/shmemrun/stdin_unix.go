@@ -10,12 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdin returns the standard input of a PE. The caller closes it, unless it is
-// os.Stdin.
-func (j *job) stdin(number int) (*os.File, error) {
-	if number != 0 {
-		return os.Open(os.DevNull)
-	}
+// stdin returns the standard input of PE 0. The caller closes it, unless it is
+// os.Stdin. The others have an empty one.
+func stdin() (*os.File, error) {
 	if !isTerminal(os.Stdin) {
 		return os.Stdin, nil
 	}

@@ -94,7 +94,11 @@ func (s *server) do(r *request) error {
 	case opGet:
 		return s.answer(r, s.view(off, int(r.a)))
 	case opGetStrided:
-		return s.answerStrided(r)
+		s.buf = s.buf[:0] // it grows to maxGet at most
+		for i := range r.c {
+			s.buf = append(s.buf, s.view(off+uintptr(i*r.b), int(r.a))...)
+		}
+		return s.answer(r, s.buf)
 	case opAtomic:
 		// The same instructions as of a PE that has the heap mapped, so both are atomic with
 		// each other.
@@ -144,7 +148,9 @@ func (s *server) view(off uintptr, n int) []byte {
 
 // answer sends a reply. A short one is one record.
 func (s *server) answer(r *request, data []byte) error {
-	n := s.begin(r)
+	binary.LittleEndian.PutUint32(s.reply[:], r.number)
+	clear(s.reply[4:replyBytes])
+	n := replyBytes
 	if len(data) <= smallPut {
 		n += copy(s.reply[n:], data)
 		data = nil
@@ -152,25 +158,6 @@ func (s *server) answer(r *request, data []byte) error {
 	_, err := s.conn.Write(s.reply[:n])
 	if err == nil && len(data) > 0 {
 		_, err = s.conn.Write(data)
-	}
-	return err
-}
-
-func (s *server) begin(r *request) int {
-	binary.LittleEndian.PutUint32(s.reply[:], r.number)
-	clear(s.reply[4:replyBytes])
-	return replyBytes
-}
-
-func (s *server) answerStrided(r *request) error {
-	n := s.begin(r)
-	_, err := s.conn.Write(s.reply[:n])
-	s.buf = s.buf[:0] // it grows to maxGet at most
-	for i := range r.c {
-		s.buf = append(s.buf, s.view(uintptr(r.off+i*r.b), int(r.a))...)
-	}
-	if err == nil {
-		_, err = s.conn.Write(s.buf)
 	}
 	return err
 }

@@ -5,9 +5,9 @@ package activemsg
 type Blocks struct{ N, Bytes, Remote, Local int }
 
 // inParts divides blocks among requests. It calls some, with mu held, with each request, its first block and
-// how many it has. A long block is an operation of its own, for which it calls one.
+// how many it has. A long block, or the only one, is an operation of its own, for which it calls one.
 func (c *Channel) inParts(op operation, off uintptr, b Blocks, one func(i int, off uintptr) error, some func(r request, i, k int) error) error {
-	if b.Bytes > maxGet {
+	if b.Bytes > maxGet || b.N == 1 {
 		for i := range b.N {
 			if err := one(i, off+uintptr(i*b.Remote)); err != nil {
 				return err

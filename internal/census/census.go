@@ -119,12 +119,6 @@ func findHosts(text string) (all []*found, err error) {
 	return all, nil
 }
 
-// CheckDirectory returns an error unless Hosts can look for the fabric.
-func CheckDirectory(text string) error {
-	_, err := spec.ForDirectory(text)
-	return err
-}
-
 // readHosts reads each directory and asks its processes. If leave is set, it leaves out directories that were removed meanwhile.
 func readHosts(ctx context.Context, all []*found, leave bool) (read []*status.Directory) {
 	ctx, cancel := context.WithTimeout(ctx, censusTimeout)

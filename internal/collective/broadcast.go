@@ -37,42 +37,22 @@ func (t *Team) Broadcast(ctx context.Context, dst, src uintptr, n, root int, spa
 
 // In the following functions, keep says that root copies src to its own dst.
 
+// broadcastSmall sends messages: root to all, or, where they are many, along a binomial tree, to the largest subtree first.
 func (t *Team) broadcastSmall(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
-	if len(t.peers) > flat {
-		return t.broadcastTree(ctx, dst, src, n, root, keep)
-	}
-	if t.me == root {
-		v := t.local(src, n)
-		if err := t.sendAll(ctx, v); err != nil {
-			return err
-		}
-		if keep {
-			t.keep(dst, v)
-		}
-		return nil
-	}
-	v, err := t.receive(ctx, root, n)
-	if err != nil {
-		return err
-	}
-	t.keep(dst, v)
-	t.took(root)
-	return nil
-}
-
-// keep copies v to this PE's own heap.
-func (t *Team) keep(dst uintptr, v []byte) { copy(t.local(dst, len(v)), v) }
-
-// broadcastTree sends messages along a binomial tree, to the largest subtree first.
-func (t *Team) broadcastTree(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
-	v := t.local(src, n)
+	v, parent := t.local(src, n), root
 	rank, bit := t.rank(t.me, root), 1
-	for ; bit < len(t.peers) && rank&bit == 0; bit *= 2 {
+	if len(t.peers) > flat {
+		for ; bit < len(t.peers) && rank&bit == 0; bit *= 2 {
+		}
+		parent = (rank&^bit + root) % len(t.peers)
 	}
-	parent := (rank&^bit + root) % len(t.peers)
 	if t.me != root {
 		var err error
 		if v, err = t.receive(ctx, parent, n); err != nil {
+			return err
+		}
+	} else if len(t.peers) <= flat {
+		if err := t.sendAll(ctx, v); err != nil {
 			return err
 		}
 	}
@@ -91,6 +71,9 @@ func (t *Team) broadcastTree(ctx context.Context, dst, src uintptr, n, root int,
 	}
 	return nil
 }
+
+// keep copies v to this PE's own heap.
+func (t *Team) keep(dst uintptr, v []byte) { copy(t.local(dst, len(v)), v) }
 
 func (t *Team) broadcastGet(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
 	if t.me != root {

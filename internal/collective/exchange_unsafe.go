@@ -46,19 +46,16 @@ func (x *Exchange) to(pe int) uintptr   { return x.Dst + uintptr(pe*x.N*x.DstStr
 // span returns how many bytes a block takes.
 func (x *Exchange) span(stride int) int { return ((x.N-1)*stride + 1) * int(x.Size) }
 
-// straight reports whether blocks have no gaps.
-func (x *Exchange) straight() bool { return x.DstStride == 1 && x.SrcStride == 1 }
-
 // spread copies a block from one stride to another, in this PE's own memory.
 func (x *Exchange) spread(dst []byte, dstStride int, src []byte, srcStride int) {
-	if dstStride == 1 && srcStride == 1 {
-		symheap.Copy(dst, src[:x.N*int(x.Size)])
-		return
-	}
 	symheap.PutStrided(&dst[0], 0, unsafe.Pointer(&src[0]), x.strided(dstStride, srcStride))
 }
 
+// strided returns a block by its strides. Without gaps it is one piece.
 func (x *Exchange) strided(remote, local int) symheap.Strided {
+	if remote == 1 && local == 1 {
+		return symheap.Strided{N: 1, Block: x.N, Remote: x.N, Local: x.N, Size: x.Size}
+	}
 	return symheap.Strided{N: x.N, Block: 1, Remote: remote, Local: local, Size: x.Size}
 }
 
@@ -91,10 +88,6 @@ func (x *Exchange) object(t *Team, off uintptr, stride int) onesided.Object {
 func (x *Exchange) get(ctx context.Context, t *Team) error {
 	return t.trade(ctx, func(pe int) {
 		dst := t.local(x.to(pe), x.span(x.DstStride))
-		if x.straight() {
-			t.get(dst, x.from(t.me), pe)
-			return
-		}
 		o := x.object(t, x.from(t.me), x.SrcStride)
 		t.ctx.GetStrided(unsafe.Pointer(&dst[0]), len(dst)/int(x.Size), o, x.strided(x.SrcStride, x.DstStride), pe)
 	})
@@ -103,10 +96,6 @@ func (x *Exchange) get(ctx context.Context, t *Team) error {
 func (x *Exchange) put(ctx context.Context, t *Team) error {
 	return t.trade(ctx, func(pe int) {
 		src := t.local(x.from(pe), x.span(x.SrcStride))
-		if x.straight() {
-			t.put(x.to(t.me), src, pe)
-			return
-		}
 		o := x.object(t, x.to(t.me), x.DstStride)
 		t.ctx.PutStrided(o, unsafe.Pointer(&src[0]), len(src)/int(x.Size), x.strided(x.DstStride, x.SrcStride), pe)
 	})

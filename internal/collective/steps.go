@@ -94,7 +94,7 @@ func (t *Team) await(ctx context.Context, src int) error {
 
 // reaches waits until a word here is want or more.
 func (t *Team) reaches(ctx context.Context, off uintptr, want uint64) error {
-	p := symheap.Word8(t.space.Base(), off)
+	p := symheap.Word8(t.space.Heap().Base, off)
 	if atomic.LoadUint64(p) >= want {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (t *Team) room(ctx context.Context, dst int) error {
 	if err := t.reaches(ctx, off, q.put-slots+1); err != nil {
 		return err
 	}
-	return q.takes(atomic.LoadUint64(symheap.Word8(t.space.Base(), off)))
+	return q.takes(atomic.LoadUint64(symheap.Word8(t.space.Heap().Base, off)))
 }
 
 // takes notes how many messages the other PE has acknowledged.
@@ -208,7 +208,7 @@ func (t *Team) receive(ctx context.Context, src, n int) ([]byte, error) {
 	if err := t.reaches(ctx, off+slotNumberAt, q.got+1); err != nil {
 		return nil, err
 	}
-	base := t.space.Base()
+	base := t.space.Heap().Base
 	if err := q.takes(symheap.Load8(base, off+slotTakenAt)); err != nil {
 		return nil, err
 	}

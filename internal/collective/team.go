@@ -20,7 +20,7 @@ type Team struct {
 	topology
 
 	*calls
-	tree tree // of the last large broadcast; guarded by mu
+	tree *tree // of the last large broadcast, or nil; guarded by mu
 }
 
 // calls are the collective calls of a team, or of all active sets. They are one at a time.
@@ -59,7 +59,7 @@ func (t *Team) SetLayout(where Layout) { t.topology = where.topology(t.me, len(t
 func (t *Team) Clear() {
 	for _, q := range t.pairs {
 		for off := q.from; off < q.from+pairBytes; off += 8 {
-			symheap.Store8(t.space.Base(), off, 0)
+			symheap.Store8(t.space.Heap().Base, off, 0)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (t *Team) meet(ctx context.Context) error {
 
 // local returns n bytes of this PE's own heap.
 func (t *Team) local(off uintptr, n int) []byte {
-	return symheap.Bytes(t.space.Base(), off, uintptr(n))
+	return symheap.Bytes(t.space.Heap().Base, off, uintptr(n))
 }
 
 // put copies b to an offset at PE pe of the team.

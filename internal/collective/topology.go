@@ -71,7 +71,6 @@ func (l Layout) topology(me, n int) topology {
 
 // tree says which PE passes a large broadcast on to which.
 type tree struct {
-	valid    bool
 	root     int
 	parent   int
 	children []int
@@ -79,14 +78,14 @@ type tree struct {
 
 // treeOf returns the tree of a root, from this PE's view.
 func (t *Team) treeOf(root int) *tree {
-	if t.tree.valid && t.tree.root == root {
-		return &t.tree
+	if t.tree != nil && t.tree.root == root {
+		return t.tree
 	}
 	parents := t.binomial(root)
 	if t.chained {
 		parents = t.chains(root)
 	}
-	t.tree = tree{valid: true, root: root, parent: parents[t.me]}
+	t.tree = &tree{root: root, parent: parents[t.me]}
 	for pe, parent := range parents {
 		if pe != root && parent == t.me {
 			t.tree.children = append(t.tree.children, pe)
@@ -94,7 +93,7 @@ func (t *Team) treeOf(root int) *tree {
 	}
 	// The child with the largest subtree comes first.
 	slices.SortStableFunc(t.tree.children, func(a, b int) int { return t.rank(b, root) - t.rank(a, root) })
-	return &t.tree
+	return t.tree
 }
 
 // rank returns a PE's number counted from root.

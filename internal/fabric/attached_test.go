@@ -149,7 +149,7 @@ func linksUp(t *testing.T, nodes []*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
-			for _, l := range f.net.status(false).Links {
+			for _, l := range f.status(false).Links {
 				if l.State != status.Up {
 					return false
 				}
@@ -190,9 +190,9 @@ func TestLinksWithoutSockets(t *testing.T) {
 			linksUp(t, nodes)
 			each(t, nodes)
 			for range 3 {
-				ups := nodes[0].net.status(false).Links[0].Ups
-				require.Positive(t, nodes[0].cut(nodes[0].net.status(false).Links[0].To))
-				require.Eventually(t, func() bool { return nodes[0].net.status(false).Links[0].Ups > ups }, testTimeout, time.Millisecond)
+				ups := nodes[0].status(false).Links[0].Ups
+				require.Positive(t, nodes[0].cut(nodes[0].status(false).Links[0].To))
+				require.Eventually(t, func() bool { return nodes[0].status(false).Links[0].Ups > ups }, testTimeout, time.Millisecond)
 				linksUp(t, nodes)
 			}
 			each(t, nodes)
@@ -241,7 +241,7 @@ func TestMismatchesWithoutSocketsAreRefusedOnBothSides(t *testing.T) {
 		b := w.machine(t, spec.TopologyLine, 2, 2, "&lanes=2")
 		for _, f := range []*Fabric{a, b} {
 			require.Eventually(t, func() bool {
-				v := f.net.status(false)
+				v := f.status(false)
 				return v.Refused > 0 && strings.Contains(v.LastRefusal, "lanes") &&
 					v.Links[0].State != status.Up && strings.Contains(v.Links[0].Error, "lanes")
 			}, testTimeout, time.Millisecond)
@@ -344,7 +344,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestANeighbourThatDoesNotCome(t *testing.T) {
 	onBridges(t, func(t *testing.T, w *bridgesOf) {
 		a := w.machine(t, spec.TopologyLine, 2, 1, "")
-		require.Eventually(t, func() bool { return a.net.status(false).Links[0].State == status.Making }, testTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return a.status(false).Links[0].State == status.Making }, testTimeout, time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := a.Owner(ctx, 2)

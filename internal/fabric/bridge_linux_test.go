@@ -99,7 +99,7 @@ func reaches(t *testing.T, f *Fabric, node int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	_, err := f.net.peer(ctx, node, 0)
+	_, err := f.peer(ctx, node, 0)
 	require.NoError(t, err)
 }
 
@@ -155,11 +155,11 @@ func TestAMemberInheritsTheBridge(t *testing.T) {
 			members = append(members, come())
 		}
 		for _, f := range members {
-			ups = append(ups, f.net.status(false).Links[0].Ups)
+			ups = append(ups, f.status(false).Links[0].Ups)
 		}
 		owner.Close()
 		for i, f := range members {
-			require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
+			require.Eventually(t, func() bool { l := f.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
 			reaches(t, f, 2)
 		}
 		reaches(t, other, 1)

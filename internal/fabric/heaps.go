@@ -30,36 +30,36 @@ func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*heapmem.Window, erro
 	if !spec.Puts || !ok {
 		return nil, nil
 	}
-	h := v.(*hosts)
-	for l := h.links[0]; ; {
-		h.mu.Lock()
-		changed, up, dev, ring := h.changed, l.up(), l.half, l.ring
-		h.mu.Unlock()
+	f := v.(*Fabric)
+	for l := f.links[0]; ; {
+		f.mu.Lock()
+		changed, up, dev, ring := f.changed, l.up(), l.half, l.ring
+		f.mu.Unlock()
 		if up {
 			own, far := ring.Epochs()
 			return dev.Take(l.to, own, far)
 		}
-		switch why := h.why(l.to); {
-		case h.ctx.Err() != nil:
+		switch why := f.why(l.to); {
+		case f.ctx.Err() != nil:
 			return nil, ErrClosed
 		case ctx.Err() != nil, Misfit(why) && !errors.Is(why, ntb.ErrInUse), // a process of a job before may be about to end
 			errors.Is(why, syscall.EINVAL):
 			return nil, fmt.Errorf("option puts=window: %w", why)
 		}
-		h.wait(ctx, lookAgain, changed, nil)
+		f.wait(ctx, lookAgain, changed, nil)
 	}
 }
 
 // halve returns what a device leaves to a link. It closes the device if that is too little.
-func (h *hosts) halve(l *nodeLink, dev ntb.Device) (ntb.Device, error) {
+func (f *Fabric) halve(l *linkEnd, dev ntb.Device) (ntb.Device, error) {
 	out := dev.Outbound()
-	heap, err := h.spec.HeapBytes(len(dev.Inbound()), out.Len())
+	heap, err := f.spec.HeapBytes(len(dev.Inbound()), out.Len())
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	d := heapmem.Divide(dev, heap)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	l.half = d
 	return d, nil
 }

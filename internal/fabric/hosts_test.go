@@ -81,7 +81,7 @@ func allUp(t *testing.T, nodes ...*Fabric) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range nodes {
-			v := f.net.status(false)
+			v := f.status(false)
 			for _, l := range v.Links {
 				if l.State != status.Up {
 					return false
@@ -148,7 +148,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 			<-p.Done()
 		}
 		allUp(t, a, b, c)
-		for _, l := range a.net.status(false).Links {
+		for _, l := range a.status(false).Links {
 			if l.To == 2 {
 				require.GreaterOrEqual(t, l.Ups, 11)
 			} else {
@@ -211,9 +211,9 @@ func greet(t *testing.T, f *Fabric, change func(*greeting.Message)) *greeting.Me
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c, err := f.net.registry.connect(ctx, f.Host(), 0)
+	c, err := f.registry.connect(ctx, f.Host(), 0)
 	require.NoError(t, err)
-	g := f.net.greeting(greeting.WantLink)
+	g := f.greeting(greeting.WantLink)
 	g.Node = 2
 	g.Wire = 1
 	change(g)
@@ -261,7 +261,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 			answer := greet(t, f, change)
 			require.Contains(t, answer.Refused, want)
 			require.NotContains(t, answer.Refused, "rrrrrrrrr")
-			err := f.net.greeting("").Verdict(answer)
+			err := f.greeting("").Verdict(answer)
 			require.Error(t, err)
 			if strings.Contains(want, "version") {
 				require.ErrorContains(t, err, want)
@@ -295,7 +295,7 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 		plan := "ring:" + ownName(t) + "?nodes=2"
 		f := mustNode(t, backend, plan, 1)
 		for _, b := range []string{"", "n", "GET / HTTP/1.0\r\n\r\n", greeting.Magic + "\xff\xff\xff\xff", greeting.Magic + "\x02\x00\x00\x00[]", greeting.Magic + "\x02\x00\x00\x00{"} {
-			c, err := f.net.registry.connect(t.Context(), 1, 0)
+			c, err := f.registry.connect(t.Context(), 1, 0)
 			require.NoError(t, err)
 			if b != "" {
 				_, _ = c.Write([]byte(b))
@@ -308,8 +308,8 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 }
 
 // planned returns an owner that does nothing.
-func planned(spec *spec.Spec) *hosts {
-	h := &hosts{spec: spec}
+func planned(spec *spec.Spec) *Fabric {
+	h := &Fabric{spec: spec}
 	h.plan.Store(spec)
 	return h
 }
@@ -376,7 +376,7 @@ func dialNeighbours(t *testing.T) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
-				p, err := f.net.peer(ctx, to, 0)
+				p, err := f.peer(ctx, to, 0)
 				if err != nil || p.Frames() != nil {
 					t.Errorf("node %d to node %d: %v, routed: %v", i+1, to, err, err == nil)
 				}
@@ -410,7 +410,7 @@ func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, p.Up())
 		for _, f := range both {
-			require.Nil(t, f.net.ring.Load())
+			require.Nil(t, f.ring.Load())
 			require.Empty(t, f.Tunnels())
 		}
 		stacks := make([]byte, 1<<20)
@@ -440,9 +440,9 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, b.Node().ID(), p.ID())
 
-		c, err := a.net.registry.connect(t.Context(), 1, b.Node().ID().Process())
+		c, err := a.registry.connect(t.Context(), 1, b.Node().ID().Process())
 		require.NoError(t, err)
-		g := a.net.greeting(greeting.WantProcess)
+		g := a.greeting(greeting.WantProcess)
 		g.Version++
 		answer, release, err := greeting.Ask(t.Context(), c, g)
 		require.NoError(t, err)
@@ -453,9 +453,9 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 		require.Contains(t, b.Refused().Last, "version 2, the other in 3")
 
 		for _, want := range []string{greeting.WantLink, greeting.WantUplink, greeting.WantOwner, greeting.WantCheck} {
-			c, err := a.net.registry.connect(t.Context(), 1, b.Node().ID().Process())
+			c, err := a.registry.connect(t.Context(), 1, b.Node().ID().Process())
 			require.NoError(t, err)
-			g := a.net.greeting(want)
+			g := a.greeting(want)
 			g.Member = want == greeting.WantUplink
 			answer, release, err := greeting.Ask(t.Context(), c, g)
 			require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/spec"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // A member is a process of a host whose links another process owns. It has one
@@ -17,97 +16,91 @@ import (
 // of the fabric from the first owner that it meets.
 
 // judgeOwn reports whether a greeting of a process of this host is accepted.
-func (h *hosts) judgeOwn(g *greeting.Message) bool {
+func (f *Fabric) judgeOwn(g *greeting.Message) bool {
 	if g.Want == greeting.WantProcess {
 		return true
 	}
-	if !h.several() {
+	if !f.several() {
 		return false
 	}
 	switch g.Want {
 	case greeting.WantUplink:
-		return g.Member && !h.spec.IsMember()
+		return g.Member && !f.spec.IsMember()
 	case greeting.WantCheck:
 		return g.Member
 	case greeting.WantOwner:
-		return h.spec.IsMember() && !g.Member
+		return f.spec.IsMember() && !g.Member
 	}
 	return false
 }
 
 // stir wakes all that wait for a change, as if a link had changed.
-func (h *hosts) stir() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.change()
+func (f *Fabric) stir() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.change()
 }
 
 // joinOwner compares a member with the owner, if that runs, and makes the link to
 // it. Like join, it is called after serve.
-func (h *hosts) joinOwner() error {
-	connect := func(ctx context.Context) (cable, error) { return h.registry.connect(ctx, h.spec.Node, 0) }
-	if ok, err := h.registry.present(h.spec.Node); err == nil && ok {
-		if answer, err := h.check(connect); err == nil {
-			if err := h.greeting("").Verdict(answer); err != nil {
-				return fmt.Errorf("fabric %s:%s: %w", h.spec.Kind, h.spec.Name, err)
+func (f *Fabric) joinOwner() error {
+	connect := func(ctx context.Context) (cable, error) { return f.registry.connect(ctx, f.spec.Node, 0) }
+	if ok, err := f.registry.present(f.spec.Node); err == nil && ok {
+		if answer, err := f.check(f.ctx, greeting.WantCheck, connect); err == nil {
+			if err := f.greeting("").Verdict(answer); err != nil {
+				return fmt.Errorf("fabric %s:%s: %w", f.spec.Kind, f.spec.Name, err)
 			}
 		}
 	}
-	h.wg.Go(func() { h.keep(h.links[0]) })
-	if h.spec.Succeeds() && h.inherit != nil {
-		h.wg.Go(h.succeed)
+	f.wg.Go(func() { f.keep(f.links[0]) })
+	if f.spec.Succeeds() && f.inherit != nil {
+		f.wg.Go(f.succeed)
 	}
 	return nil
 }
 
 // adopt takes the plan from the owner's answer. The answer must fit a plan that was
 // taken before.
-func (h *hosts) adopt(answer *greeting.Message) error {
-	if h.plan.Load() != nil {
+func (f *Fabric) adopt(answer *greeting.Message) error {
+	if f.plan.Load() != nil {
 		return nil
 	}
-	plan := *h.spec
+	plan := *f.spec
 	plan.Nodes, plan.Lanes, plan.Slots, plan.Frame = answer.Nodes, answer.Lanes, answer.Slots, answer.Frame
 	o := plan.LinkOptions()
 	o.Member = true
 	if plan.Nodes < spec.MinNodes || plan.Nodes > spec.MaxNodes || plan.Lanes < 1 {
-		return fmt.Errorf("%w: the owner of the links of %s is of %s", greeting.ErrMismatch, spec.NodeName(h.spec.Node), answer.Plan())
+		return fmt.Errorf("%w: the owner of the links of %s is of %s", greeting.ErrMismatch, spec.NodeName(f.spec.Node), answer.Plan())
 	}
-	if err := h.joinRing(o); err != nil {
+	if err := f.joinRing(o); err != nil {
 		return fmt.Errorf("%w: %w", greeting.ErrMismatch, err)
 	}
-	h.plan.Store(&plan)
+	f.plan.Store(&plan)
 	return nil
 }
 
 // callMembers informs the processes that run already that the links have an owner.
 // Processes that start later ask for it.
-func (h *hosts) callMembers() {
-	all, err := h.registry.Processes()
+func (f *Fabric) callMembers() {
+	all, err := f.registry.Processes()
 	if err != nil {
 		return // the owner is found when they ask
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, process := range all {
-		if process == h.number {
+		if process == f.number {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(h.ctx, greeting.CheckTimeout)
-			defer cancel()
-			c, err := h.registry.connect(ctx, h.spec.Node, process)
+			answer, err := f.check(f.ctx, greeting.WantOwner, func(ctx context.Context) (cable, error) {
+				return f.registry.connect(ctx, f.spec.Node, process)
+			})
 			if err != nil {
 				return
 			}
-			answer, release, err := greeting.Ask(ctx, c, h.greeting(greeting.WantOwner))
-			if err != nil {
-				return
-			}
-			release()
-			c.Close()
-			if err := h.greeting("").Verdict(answer); err != nil {
-				h.refused.add(err)
+			if err := f.greeting("").Verdict(answer); err != nil {
+				f.refused.add(err)
 			}
 		})
 	}
@@ -116,48 +109,45 @@ func (h *hosts) callMembers() {
 // MemberIs reports whether the link to the process of that number, a member of this host, is one of
 // the users'. It does not wait. In a process that is a member itself it is false.
 func (f *Fabric) MemberIs(process int, users ...int) bool {
-	f.net.mu.Lock()
-	defer f.net.mu.Unlock()
-	m := f.net.members[process]
-	return m != nil && slices.Contains(users, m.member.uid)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[process]
+	return m != nil && slices.Contains(users, m.uid)
 }
 
 // replaceWait is how long the owner waits until a link is down that its member has
 // made again.
 const replaceWait = time.Second
 
-// addMember brings up the link to a member of a user that greeted with g, over a bridge. It removes
-// the member when the link is down.
-func (h *hosts) addMember(ctx context.Context, g *greeting.Message, uid int, dev ntb.Device) {
-	h.mu.Lock()
-	old := h.members[g.Process]
-	h.mu.Unlock()
-	if old != nil {
-		// The member has made the link again, so this one is about to end. If it
-		// does not end, another process has greeted in the member's name, and gets
-		// an error.
-		select {
-		case <-old.ring.Done():
-		case <-time.After(replaceWait):
-		case <-ctx.Done():
-		}
-	}
-	l := &nodeLink{to: h.spec.Node, member: &member{process: g.Process, pid: g.PID, uid: uid}, state: making}
-	if !h.finish(ctx, l, dev, nil) {
-		h.refused.add(l.err) // the member gets the same error, or tries again
+// admit waits until the link is down that a member has made before this one. If it does not end, another process has
+// greeted in the member's name, and gets an error.
+func (f *Fabric) admit(ctx context.Context, l *linkEnd) {
+	f.mu.Lock()
+	old := f.members[l.process]
+	f.mu.Unlock()
+	if old == nil {
 		return
 	}
-	h.mu.Lock()
-	h.members[g.Process] = l
-	h.mu.Unlock()
+	select {
+	case <-old.ring.Done():
+	case <-time.After(replaceWait):
+	case <-ctx.Done():
+	}
+}
+
+// attend has the link to a member, which is up, among the others until it is down.
+func (f *Fabric) attend(l *linkEnd) {
+	f.mu.Lock()
+	f.members[l.process] = l
+	f.mu.Unlock()
 	select {
 	case <-l.ring.Done():
-	case <-h.ctx.Done():
+	case <-f.ctx.Done():
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.step(l, ended)
-	if h.members[g.Process] == l {
-		delete(h.members, g.Process)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.step(l, ended)
+	if f.members[l.process] == l {
+		delete(f.members, l.process)
 	}
 }

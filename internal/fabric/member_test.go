@@ -16,7 +16,7 @@ import (
 func uplinkOf(t *testing.T, f *Fabric, state string) (v status.Link) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
-		if v = f.net.status(false).Links[0]; v.State == state {
+		if v = f.status(false).Links[0]; v.State == state {
 			return v
 		}
 		require.True(t, time.Now().Before(end), "want %s: %+v", state, v)
@@ -137,7 +137,7 @@ func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
 
 // membersOf returns the links to members of a node that are up.
 func membersOf(f *Fabric) (all []status.Link) {
-	for _, l := range f.net.status(false).Links {
+	for _, l := range f.status(false).Links {
 		if l.Direction == "down" {
 			all = append(all, l)
 		}

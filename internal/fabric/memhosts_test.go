@@ -26,13 +26,13 @@ func memNode(t *testing.T, m *MemHosts, node int) *Fabric {
 // cut takes the links to a neighbour down, as if their cables were cut. They are made again. It returns how many were up.
 func (f *Fabric) cut(host int) int {
 	var up []*ring.Link
-	f.net.mu.Lock()
-	for _, l := range f.net.links {
+	f.mu.Lock()
+	for _, l := range f.links {
 		if l.to == host && l.up() {
 			up = append(up, l.ring)
 		}
 	}
-	f.net.mu.Unlock()
+	f.mu.Unlock()
 	for _, l := range up {
 		l.Close() // which may be said to the neighbour
 	}
@@ -48,7 +48,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		})
 		first, old := memNode(t, m, 1), memNode(t, m, 2)
 		defer first.Close()
-		p, err := first.net.peer(t.Context(), 2, 0)
+		p, err := first.peer(t.Context(), 2, 0)
 		require.NoError(t, err)
 		require.Equal(t, link.MakeID(2, 1), p.ID())
 		_, err = old.ClaimPort(7)
@@ -56,7 +56,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 
 		m.Kill(2)
 		// What is left of the killed node reaches no other.
-		_, err = old.net.registry.connect(t.Context(), 1, 0)
+		_, err = old.registry.connect(t.Context(), 1, 0)
 		require.Error(t, err)
 		first.cut(2)
 		second := memNode(t, m, 2)
@@ -67,7 +67,7 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 		_, held, err := second.Holder(7)
 		require.NoError(t, err)
 		require.True(t, held)
-		p, err = first.net.peer(t.Context(), 2, 0)
+		p, err = first.peer(t.Context(), 2, 0)
 		require.NoError(t, err)
 		require.True(t, p.Up())
 		require.Len(t, made, 2)
@@ -85,7 +85,7 @@ func TestADialInAClosedFabricEndsAtOnce(t *testing.T) {
 		other, err := m.open(2, true) // runs, and accepts nothing
 		require.NoError(t, err)
 		defer other.close()
-		_, err = f.net.peer(context.Background(), 2, 0)
+		_, err = f.peer(context.Background(), 2, 0)
 		done <- err
 	})
 	select {

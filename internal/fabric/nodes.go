@@ -14,7 +14,7 @@ const joining = time.Second
 
 // Reaches reports whether there is a route to a node, or may be one soon, since this process has just joined.
 func (f *Fabric) Reaches(node int) bool {
-	if time.Since(f.net.begun) < joining {
+	if time.Since(f.begun) < joining {
 		return true
 	}
 	nodes, _ := f.Nodes()
@@ -36,21 +36,20 @@ type NodeInfo struct {
 // Nodes returns what this process knows of the nodes, in the order of their numbers. changed is closed when that may
 // have changed; it is nil if that never does. A member knows its own node alone until it has met an owner of the links.
 func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
-	h := f.net
-	self := NodeInfo{Node: h.spec.Node, Names: h.spec.Names.Of(h.spec.Node), Up: true}
-	if !h.several() {
+	self := NodeInfo{Node: f.spec.Node, Names: f.spec.Names.Of(f.spec.Node), Up: true}
+	if !f.several() {
 		return []NodeInfo{self}, nil
 	}
-	h.mu.Lock()
-	changed = h.changed
-	h.mu.Unlock()
-	r := h.ring.Load()
+	f.mu.Lock()
+	changed = f.changed
+	f.mu.Unlock()
+	r := f.ring.Load()
 	if r == nil {
 		return []NodeInfo{self}, changed
 	}
 	changed = r.Changed()
 	for _, host := range r.Hosts() {
-		n := NodeInfo{Node: host.Host, Names: h.spec.Names.Of(host.Host), Left: host.Left, Right: host.Right}
+		n := NodeInfo{Node: host.Host, Names: f.spec.Names.Of(host.Host), Left: host.Left, Right: host.Right}
 		switch host.State {
 		case "self":
 			n.Up = true

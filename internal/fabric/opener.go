@@ -13,11 +13,11 @@ import (
 // opener is what a wire is made of: how this node opens the device of a link.
 type opener interface {
 	// reachable reports whether the neighbour runs, as far as one can know.
-	reachable(l *nodeLink) (bool, error)
+	reachable(l *linkEnd) (bool, error)
 	// open makes the link. It returns false if there is none and the next try should wait.
-	open(l *nodeLink) bool
+	open(l *linkEnd) bool
 	// ended is told that a link that was up has ended, and why.
-	ended(l *nodeLink, why error)
+	ended(l *linkEnd, why error)
 	// missing returns why the other end cannot be reached, if that is known while it is waited for.
 	missing() error
 	// close releases what the wire keeps. Its links have ended, or end with it.
@@ -26,79 +26,80 @@ type opener interface {
 
 // socketWire is a wire within a machine, or a member's link to the owner. A Unix socket
 // becomes the device, after a greeting and an answer.
-type socketWire struct{ hosts *hosts }
+type socketWire struct{ fabric *Fabric }
 
-func (w socketWire) reachable(l *nodeLink) (bool, error) { return w.hosts.registry.present(l.to) }
-func (w socketWire) open(l *nodeLink) bool               { return w.hosts.begin(l) }
-func (w socketWire) ended(*nodeLink, error)              {}
-func (w socketWire) missing() error                      { return nil }
-func (w socketWire) close()                              {}
+func (w socketWire) reachable(l *linkEnd) (bool, error) { return w.fabric.registry.present(l.to) }
+func (w socketWire) open(l *linkEnd) bool               { return w.fabric.begin(l) }
+func (w socketWire) ended(*linkEnd, error)              {}
+func (w socketWire) missing() error                     { return nil }
+func (w socketWire) close()                             {}
 
 // attachedWire is a wire that is there by itself, such as a bridge between two machines. Each
 // of its sessions is a device. What else a greeting compares is compared when the link comes
 // up.
 type attachedWire struct {
-	hosts      *hosts         // immutable
+	fabric     *Fabric        // immutable
 	attachment ntb.Attachment // immutable
 
 	said string // why there is no link, as logged; of the goroutine that keeps the link
 }
 
 // reachable always reports true: an attached wire learns of its neighbour only in open.
-func (w *attachedWire) reachable(*nodeLink) (bool, error) { return true, nil }
+func (w *attachedWire) reachable(*linkEnd) (bool, error) { return true, nil }
 
 // open waits as long as it takes the neighbour to come, and then as long as a link may take.
-func (w *attachedWire) open(l *nodeLink) bool {
-	h := w.hosts
-	h.mu.Lock()
-	h.step(l, ask)
-	h.mu.Unlock()
-	dev, err := w.attachment.Open(h.ctx)
-	h.mu.Lock()
+func (w *attachedWire) open(l *linkEnd) bool {
+	f := w.fabric
+	f.mu.Lock()
+	f.step(l, ask)
+	f.mu.Unlock()
+	dev, err := w.attachment.Open(f.ctx)
+	f.mu.Lock()
 	if err == nil {
-		h.step(l, agreed) // the neighbour has come
+		f.step(l, agreed) // the neighbour has come
 		l.err = nil
 	} else {
-		h.step(l, refused)
+		f.step(l, refused)
 	}
-	h.mu.Unlock()
+	f.mu.Unlock()
 	if err == nil {
-		dev, _ = wrap(h.spec, dev, nil)
-		if h.spec.Puts {
-			dev, err = h.halve(l, dev)
+		dev, _ = wrap(f.spec, dev, nil)
+		if f.spec.Puts {
+			dev, err = f.halve(l, dev)
 		}
 	}
 	if err == nil {
 		dev = ofUnknown(dev)
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, linkTimeout)
+	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
-	ok := h.finish(ctx, l, dev, err)
-	h.mu.Lock()
+	f.refused.half(err)
+	ok := f.finish(ctx, l, dev, err)
+	f.mu.Lock()
 	err = l.err
-	h.mu.Unlock()
+	f.mu.Unlock()
 	if !ok {
-		h.refused.check(err)
+		f.refused.check(err)
 	}
 	w.log(l, ok, err)
 	return ok
 }
 
 // log logs why a link does not come up, each reason once, and that it has come up after that.
-func (w *attachedWire) log(l *nodeLink, ok bool, err error) {
+func (w *attachedWire) log(l *linkEnd, ok bool, err error) {
 	switch {
 	case ok && w.said != "":
 		w.said = ""
 		slog.Info("fabric: the link has come up", "to", spec.NodeName(l.to))
-	case !ok && w.hosts.ctx.Err() == nil && err.Error() != w.said:
+	case !ok && w.fabric.ctx.Err() == nil && err.Error() != w.said:
 		w.said = err.Error()
 		slog.Warn("fabric: there is no link, it is tried again", "to", spec.NodeName(l.to), "reason", err)
 	}
 }
 
 // ended logs that the link has gone down. Its next line is that it has come up, or another reason.
-func (w *attachedWire) ended(l *nodeLink, why error) {
-	if w.hosts.ctx.Err() == nil {
+func (w *attachedWire) ended(l *linkEnd, why error) {
+	if w.fabric.ctx.Err() == nil {
 		w.said = why.Error()
 		slog.Warn("fabric: the link has gone down", "to", spec.NodeName(l.to), "reason", why)
 	}
@@ -115,29 +116,29 @@ func (w *attachedWire) missing() error {
 func (w *attachedWire) close() { w.attachment.Close() }
 
 // attachWires makes the ends of this node's wires.
-func (h *hosts) attachWires() error {
-	for _, l := range h.links {
-		l.by = socketWire{h}
-		if l.uplink() {
+func (f *Fabric) attachWires() error {
+	for _, l := range f.links {
+		l.by = socketWire{f}
+		if l.kind == toOwner {
 			continue
 		}
-		a, err := h.spec.AttachWire(l.wire)
-		if err == nil && a == nil && h.spec.Puts {
+		a, err := f.spec.AttachWire(l.wire)
+		if err == nil && a == nil && f.spec.Puts {
 			err = errors.New("option puts=window: want a bridge, as in right=ntb, right=ivshmem:/PATH or right=file:/PATH")
 		}
 		if err != nil {
-			h.detachWires()
+			f.detachWires()
 			return fmt.Errorf("attach the wire to %s: %w", spec.NodeName(l.to), err)
 		}
 		if a != nil {
-			l.by = &attachedWire{hosts: h, attachment: a}
+			l.by = &attachedWire{fabric: f, attachment: a}
 		}
 	}
 	return nil
 }
 
-func (h *hosts) detachWires() {
-	for _, l := range h.links {
+func (f *Fabric) detachWires() {
+	for _, l := range f.links {
 		if l.by != nil {
 			l.by.close()
 		}
@@ -145,7 +146,7 @@ func (h *hosts) detachWires() {
 }
 
 // bySocket reports whether cables become the link.
-func (l *nodeLink) bySocket() bool {
+func (l *linkEnd) bySocket() bool {
 	_, ok := l.by.(socketWire)
 	return ok
 }

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/link"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // target is what a link is made to. While that does not answer, another process may get its number.
@@ -17,21 +16,14 @@ type target struct {
 	users  string // of which it must be, as a list
 }
 
-// makingPeer is a link that is being made. Several callers may wait for it.
-type makingPeer struct {
-	done chan struct{}
-	peer *link.Peer // constant once done is closed
-	err  error
-}
-
 // Owner returns the link to the process of another host that owns that host's
 // links. That process knows which one holds a port there. Owner waits until ctx
 // ends, since that host may be about to start.
 func (f *Fabric) Owner(ctx context.Context, host int) (*link.Peer, error) {
-	if !f.net.several() {
+	if !f.several() {
 		return nil, fmt.Errorf("fabric: host %d: %w", host, syscall.EHOSTUNREACH)
 	}
-	return f.net.peer(ctx, host, 0)
+	return f.peer(ctx, host, 0)
 }
 
 // Peer returns the link to a node, and makes it if there is none. For a node of
@@ -44,10 +36,10 @@ func (f *Fabric) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
 // not nil. If it is not, the error wraps ErrOtherUser, without waiting for anything that the node
 // does.
 func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
-	if f.net.several() && id.Host() != f.net.spec.Node {
-		return f.net.peer(ctx, id.Host(), id.Process())
+	if f.several() && id.Host() != f.spec.Node {
+		return f.peer(ctx, id.Host(), id.Process())
 	}
-	if r := f.net.ring.Load(); r != nil {
+	if r := f.ring.Load(); r != nil {
 		// The link to the owner, or to a member, also leads to a process of this
 		// host. If that takes long, a link of its own is made.
 		soon, cancel := context.WithTimeout(ctx, linkTimeout)
@@ -56,120 +48,75 @@ func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Pee
 			return p, nil
 		}
 	}
-	p, err := f.usable(id, users)
-	if p != nil || err != nil {
-		return p, err
+	return f.process(ctx, id, users)
+}
+
+// process returns the link to a process of this host of one of the users. It makes one if none is up.
+func (f *Fabric) process(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
+	to := target{id: id, users: fmt.Sprint(users)}
+	l, err := f.usable(to, users, false)
+	if l == nil && err == nil {
+		if to.cables, err = f.registry.Cables(id.Process(), users); err == nil {
+			l, err = f.usable(to, users, true)
+		}
 	}
-	cables, err := f.net.registry.Cables(id.Process(), users)
-	if err != nil {
-		return nil, err
-	}
-	m, err := f.join(target{id, cables, fmt.Sprint(users)}, users)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case <-m.done:
-		return m.peer, m.err
+	case <-l.tried:
+		return l.peer, l.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// usable returns the link to a node of one of the users that is up, or nil.
-func (f *Fabric) usable(id link.ID, users []int) (*link.Peer, error) {
+// usable returns the link to a process of one of the users that is up, or nil. With begin it returns the one that is
+// being made in place of nil, and begins to make it.
+func (f *Fabric) usable(to target, users []int, begin bool) (*linkEnd, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.usableLocked(id, users)
-}
-
-func (f *Fabric) usableLocked(id link.ID, users []int) (*link.Peer, error) {
 	if f.closed {
 		return nil, ErrClosed
 	}
-	if p := f.peers[id]; p != nil && p.Up() && isOf(p, users) {
-		return p, nil
+	l := f.processes[to.id]
+	if l != nil && !l.up() {
+		f.step(l, ended)
+		delete(f.processes, to.id)
+	} else if l != nil && isOf(l.peer, users) {
+		return l, nil
 	}
-	return nil, nil
+	l = f.making[to]
+	if l == nil && begin {
+		l = &linkEnd{kind: toProcess, to: to.id.Host(), process: to.id.Process(), users: users, tried: make(chan struct{})}
+		f.making[to] = l
+		// The link is not bound to a caller's context, since others may wait for it.
+		f.wg.Go(func() {
+			f.begin(l)
+			f.mu.Lock()
+			delete(f.making, to)
+			if l.state == up {
+				f.processes[to.id] = l
+			}
+			f.mu.Unlock()
+			close(l.tried)
+		})
+	}
+	return l, nil
+}
+
+// enter has dials use a link that a process of this host has made, unless theirs is up.
+func (f *Fabric) enter(l *linkEnd) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(l.tried)
+	if old := f.processes[l.peer.ID()]; old == nil || !old.up() {
+		f.processes[l.peer.ID()] = l
+	}
 }
 
 // isOf reports whether a peer is of one of the users, or these are nil.
 func isOf(p *link.Peer, users []int) bool {
 	who := p.Caps().User
 	return users == nil || who != nil && slices.Contains(users, who.UID)
-}
-
-// join returns the link that is being made, or begins to make it.
-func (f *Fabric) join(to target, users []int) (*makingPeer, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p, err := f.usableLocked(to.id, users)
-	if err != nil {
-		return nil, err
-	}
-	if p != nil { // since it was looked for
-		m := &makingPeer{done: make(chan struct{}), peer: p}
-		close(m.done)
-		return m, nil
-	}
-	m := f.making[to]
-	if m == nil {
-		m = &makingPeer{done: make(chan struct{})}
-		f.making[to] = m
-		f.wg.Add(1)
-		// The link is not bound to a caller's context, since others may wait for it.
-		go f.makeLink(to, users, m)
-	}
-	return m, nil
-}
-
-func (f *Fabric) makeLink(to target, users []int, m *makingPeer) {
-	defer f.wg.Done()
-	id := to.id
-	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
-	defer cancel()
-	dev, err := f.net.connect(ctx, id.Process(), users)
-	if err == nil {
-		m.peer, err = f.node.Up(ctx, dev)
-	}
-	if err == nil && m.peer.ID() != id {
-		err = fmt.Errorf("fabric: %v answered for %v: %w", m.peer.ID(), id, link.ErrProtocol)
-		m.peer.Fail(err)
-	}
-	m.err = err
-	f.mu.Lock()
-	delete(f.making, to)
-	if err == nil {
-		f.peers[id] = m.peer
-	}
-	f.mu.Unlock()
-	close(m.done)
-}
-
-// accepted brings up a link that another process makes. If there is none yet, our
-// own dials use it as well.
-func (f *Fabric) accepted(dev ntb.Device) {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		dev.Close()
-		return
-	}
-	f.wg.Add(1)
-	f.mu.Unlock()
-	go func() {
-		defer f.wg.Done()
-		ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
-		defer cancel()
-		p, err := f.node.Up(ctx, dev)
-		f.net.refused.check(err)
-		if err != nil {
-			return // the process that made it gets the error
-		}
-		f.mu.Lock()
-		if old := f.peers[p.ID()]; old == nil || !old.Up() {
-			f.peers[p.ID()] = p
-		}
-		f.mu.Unlock()
-	}()
 }

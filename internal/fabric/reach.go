@@ -18,22 +18,22 @@ const lookAgain = 100 * time.Millisecond
 
 // peer returns a process of another node, over a link or several hops. Process 0 is
 // the owner of that node's links. It waits until ctx ends.
-func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error) {
+func (f *Fabric) peer(ctx context.Context, node, process int) (*link.Peer, error) {
 	began := time.Now()
 	for {
-		h.mu.Lock()
-		changed := h.changed
-		h.mu.Unlock()
-		if node > h.nodes() { // a member may have learnt the number while it waited
-			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", spec.NodeName(node), spec.NodeName(1), spec.NodeName(h.nodes()), syscall.EHOSTUNREACH)
+		f.mu.Lock()
+		changed := f.changed
+		f.mu.Unlock()
+		if node > f.nodes() { // a member may have learnt the number while it waited
+			return nil, fmt.Errorf("no node %q in this fabric, which has %s to %s: %w", spec.NodeName(node), spec.NodeName(1), spec.NodeName(f.nodes()), syscall.EHOSTUNREACH)
 		}
-		r := h.ring.Load() // nil as long as a member has met no owner
+		r := f.ring.Load() // nil as long as a member has met no owner
 		var below <-chan struct{}
 		if r != nil {
 			below = r.Changed()
 		}
-		if h.soon(node) && ctx.Err() == nil && h.ctx.Err() == nil {
-			h.wait(ctx, lookAgain, changed, nil)
+		if f.soon(node) && ctx.Err() == nil && f.ctx.Err() == nil {
+			f.wait(ctx, lookAgain, changed, nil)
 			continue
 		}
 		id := link.MakeID(node, process)
@@ -48,17 +48,17 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error)
 		switch {
 		case err == nil:
 			return p, nil
-		case h.ctx.Err() != nil:
+		case f.ctx.Err() != nil:
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), h.why(node), syscall.EHOSTUNREACH)
+			return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), f.why(node), syscall.EHOSTUNREACH)
 		case !errors.Is(err, ring.ErrUnreachable) && !errors.Is(err, link.ErrDown):
 			return nil, err
 		}
-		if why := h.why(node); Misfit(why) && !h.retry(node, began) {
+		if why := f.why(node); Misfit(why) && !f.retry(node, began) {
 			return nil, fmt.Errorf("%w: %w", why, syscall.EHOSTUNREACH) // waiting would not help
 		}
-		h.wait(ctx, lookAgain, changed, below)
+		f.wait(ctx, lookAgain, changed, below)
 	}
 }
 
@@ -68,15 +68,15 @@ func (h *hosts) peer(ctx context.Context, node, process int) (*link.Peer, error)
 const directWithin = 500 * time.Millisecond
 
 // soon reports whether a link to a node is about to come up.
-func (h *hosts) soon(node int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (f *Fabric) soon(node int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	soon := false
-	for _, l := range h.links {
+	for _, l := range f.links {
 		switch {
 		case l.to != node:
 			continue
-		case l.up() || h.spec.Failover:
+		case l.up() || f.spec.Failover:
 			return false
 		case l.state == absent:
 			// The neighbour did not run at the last check. It may have started
@@ -84,7 +84,7 @@ func (h *hosts) soon(node int) bool {
 			if reachable, err := l.by.reachable(l); err != nil || !reachable {
 				continue
 			}
-			h.step(l, found)
+			f.step(l, found)
 		}
 		soon = soon || l.err == nil && time.Since(l.since) < directWithin
 	}
@@ -93,12 +93,12 @@ func (h *hosts) soon(node int) bool {
 
 // retry has a link to a node tried again that did not fit, and reports whether there is one of which the last try was before
 // a time: another process may be there now.
-func (h *hosts) retry(node int, before time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (f *Fabric) retry(node int, before time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	again := false
-	for _, l := range h.links {
-		if (l.to == node || l.uplink() && !l.up()) && l.bySocket() && Misfit(l.err) && (l.state == asking || l.since.Before(before)) {
+	for _, l := range f.links {
+		if (l.to == node || l.kind == toOwner && !l.up()) && l.bySocket() && Misfit(l.err) && (l.state == asking || l.since.Before(before)) {
 			again = true
 			select {
 			case l.hurry <- struct{}{}:
@@ -110,14 +110,14 @@ func (h *hosts) retry(node int, before time.Time) bool {
 }
 
 // why returns why a node cannot be reached.
-func (h *hosts) why(node int) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (f *Fabric) why(node int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var why error
-	for _, l := range h.links {
-		if (l.to == node || l.uplink() && !l.up()) && (why == nil || l.err != nil) {
+	for _, l := range f.links {
+		if (l.to == node || l.kind == toOwner && !l.up()) && (why == nil || l.err != nil) {
 			why = l.why()
-			if l.state == absent && l.uplink() && h.spec.Succeeds() {
+			if l.state == absent && l.kind == toOwner && f.spec.Succeeds() {
 				why = fmt.Errorf("no process owns the links of %s: this one tries to", spec.NodeName(l.to))
 			}
 		}
@@ -129,11 +129,11 @@ func (h *hosts) why(node int) error {
 }
 
 // why returns why the link is not up. The caller holds mu.
-func (l *nodeLink) why() error {
+func (l *linkEnd) why() error {
 	switch {
-	case l.state == absent && l.uplink():
+	case l.state == absent && l.kind == toOwner:
 		return fmt.Errorf("no process owns the links of %s: start one with nodes=N", spec.NodeName(l.to))
-	case l.uplink() && l.err != nil:
+	case l.kind == toOwner && l.err != nil:
 		return fmt.Errorf("link to the owner of the links of %s: %w", spec.NodeName(l.to), l.err)
 	case l.deserted() && l.by.missing() != nil:
 		return fmt.Errorf("link to %s: %w", spec.NodeName(l.to), l.by.missing())

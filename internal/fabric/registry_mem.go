@@ -76,7 +76,7 @@ func (h *MemHosts) Open(spec *spec.Spec, start func(*Fabric)) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	return joinHosts(n, start)
+	return n.open(start)
 }
 
 // Kill drops a node's claims, and its processes make and accept no cables any more, as

@@ -83,7 +83,7 @@ func (s *shmRegistry) connect(ctx context.Context, node, process int) (cable, er
 }
 
 func (s *shmRegistry) connectTo(ctx context.Context, process int, users []int) (cable, error) {
-	c, err := s.ConnectTo(ctx, process, users)
+	c, err := s.Connect(ctx, process, users)
 	if err != nil {
 		return nil, err
 	}

@@ -10,66 +10,78 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/greeting"
 	"github.com/ntbnet/ntbnet/internal/heapmem"
-	"github.com/ntbnet/ntbnet/ntb"
 )
 
 // serve answers the cables that other processes connect.
-func (h *hosts) serve(accepted func(ntb.Device)) {
-	h.accepted = accepted
-	h.wg.Go(func() {
-		for {
-			c, err := h.registry.accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if Forbidden(err) {
-				h.refused.report(err)
-				continue
-			}
-			if err != nil {
-				// For example, there are no descriptors left. The other side's dial
-				// fails or waits.
-				h.refused.half(err)
-				if c != nil {
-					h.turnAway(c, err)
-				}
-				select {
-				case <-h.ctx.Done():
-					return
-				case <-time.After(acceptPause):
-				}
-				continue
-			}
-			who, err := c.Peer() // later the device owns the cable
-			if err != nil {
-				h.refused.half(err)
-				h.turnAway(c, err)
-				continue
-			}
-			g := h.foreign.enter(who)
-			tooMany, tell := g.check()
-			if tooMany != nil {
-				h.refused.report(tooMany)
-			}
-			if !tell {
-				g.leave()
-				c.Close()
-				continue
-			}
-			h.wg.Go(func() { h.answer(c, who, g, tooMany) })
+func (f *Fabric) serve() {
+	for {
+		c, err := f.registry.accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
 		}
-	})
+		if Forbidden(err) {
+			f.refused.report(err)
+			continue
+		}
+		if err != nil {
+			// For example, there are no descriptors left. The other side's dial
+			// fails or waits.
+			f.refused.half(err)
+			if c != nil {
+				f.turnAway(c, err)
+			}
+			select {
+			case <-f.ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
+		}
+		who, err := c.Peer() // later the device owns the cable
+		if err != nil {
+			f.refused.half(err)
+			f.turnAway(c, err)
+			continue
+		}
+		g := f.foreign.enter(who)
+		tooMany, tell := g.check()
+		if tooMany != nil {
+			f.refused.report(tooMany)
+		}
+		if !tell {
+			g.leave()
+			c.Close()
+			continue
+		}
+		f.wg.Go(func() { f.answer(c, who, g, tooMany) })
+	}
 }
 
 // turnAway says why a process, of which nothing is known, is not answered, and hangs up.
-func (h *hosts) turnAway(c cable, why error) {
+func (f *Fabric) turnAway(c cable, why error) {
 	if noDescriptors(why) {
-		answer := h.greeting("")
+		answer := f.greeting("")
 		answer.Refused, answer.Full = why.Error(), true
 		_ = c.SetDeadline(time.Now().Add(refuseTimeout)) // it is the first on this cable, so it does not wait
 		_ = greeting.Write(c, answer)                    // or the other side finds that this one hangs up
 	}
 	c.Close()
+}
+
+// incoming returns the link that a process of this host asks for, or nil if it asks for none. It makes one more, even if
+// there is one.
+func (f *Fabric) incoming(who Peer, g *greeting.Message) *linkEnd {
+	l := &linkEnd{to: f.spec.Node, pid: g.PID, uid: who.UID}
+	switch g.Want {
+	case greeting.WantProcess:
+		l.kind, l.tried = toProcess, make(chan struct{})
+	case greeting.WantUplink:
+		l.kind, l.process = toMember, g.Process
+	default:
+		return nil
+	}
+	f.take(l)
+	return l
 }
 
 // acceptPause is how long to wait after accept has failed.
@@ -78,72 +90,74 @@ const acceptPause = 20 * time.Millisecond
 // answer reads a greeting of a process of a user, answers it, and does what it asks for. If
 // tooMany is not nil, it only answers with that. It leaves admission g, unless a
 // link does.
-func (h *hosts) answer(c cable, who Peer, g *admission, tooMany error) {
+func (f *Fabric) answer(c cable, who Peer, g *admission, tooMany error) {
 	limit := linkTimeout
 	if tooMany != nil {
 		limit = refuseTimeout
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, limit)
+	ctx, cancel := context.WithTimeout(f.ctx, limit)
 	defer cancel()
 	release := context.AfterFunc(ctx, func() { c.Close() })
 	defer release()
-	asks, l := h.agree(ctx, c, who, tooMany)
-	if asks == nil {
+	l := f.agree(ctx, c, who, tooMany)
+	if l == nil {
 		c.Close()
 		g.leave()
 		return
 	}
 	// From here on the deadline of the device counts.
-	dev, err := h.bridge(c, who, asks.Want)
+	dev, err := f.bridge(c, who, l.kind)
 	if err == nil && !release() {
 		dev.Close()
 		err = ctx.Err()
 	}
-	if l == nil { // otherwise finish does
-		h.refused.half(err)
-	}
+	f.refused.half(err)
 	if err == nil {
 		dev = g.counted(dev)
 	} else {
 		g.leave()
 	}
+	if err == nil && l.kind == toMember {
+		f.admit(ctx, l)
+	}
 	switch {
-	case l != nil:
-		h.finish(ctx, l, dev, err)
-	case err != nil:
-		h.refused.check(err)
-	case asks.Want == greeting.WantUplink:
-		h.addMember(ctx, asks, who.UID, dev)
-	default:
-		h.accepted(dev)
+	case !f.finish(ctx, l, dev, err): // the other side gets the error, or tries again
+		if l.kind != toNode {
+			f.refused.check(l.err)
+		}
+	case l.kind == toMember:
+		f.attend(l)
+	case l.kind == toProcess:
+		f.enter(l)
 	}
 }
 
-// agree reads a greeting and answers it. It returns the greeting if the cable becomes a bridge,
-// with the link for that, if it is one to another node. If tooMany is not nil, it refuses.
-func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (asks *greeting.Message, l *nodeLink) {
+// agree reads a greeting and answers it. It returns the link for which the cable becomes a bridge, or nil if it does not.
+// If tooMany is not nil, it refuses.
+func (f *Fabric) agree(ctx context.Context, c cable, who Peer, tooMany error) *linkEnd {
 	deadline, _ := ctx.Deadline()
 	_ = c.SetDeadline(deadline)
 	g, err := greeting.Read(c, greeting.MaxMessage)
 	if err != nil {
 		if errors.Is(err, greeting.ErrNoGreeting) {
-			h.refused.add(err)
+			f.refused.add(err)
 		}
-		return nil, nil
+		return nil
 	}
-	answer := h.greeting("")
+	var l *linkEnd
+	answer := f.greeting("")
 	if g.Want == greeting.WantFile && g.Version == greeting.Version && tooMany == nil {
-		h.lend(c, who, g, answer)
-		return nil, nil
+		f.lend(c, who, g, answer)
+		return nil
 	}
 	if tooMany != nil {
 		answer.Refused, answer.Full = tooMany.Error(), true
-	} else if l, err = h.judge(who, g, answer); err != nil {
+	} else if l, err = f.judge(who, g, answer); err != nil {
 		answer.Refused = err.Error()
-		h.refused.add(err)
+		f.refused.add(err)
 	}
 	err = nil
-	goesOn := answer.Refused == "" && !answer.Busy && g.Bridges()
+	goesOn := l != nil && !answer.Busy
 	if goesOn {
 		err = c.TakeFiles()
 	}
@@ -152,17 +166,17 @@ func (h *hosts) agree(ctx context.Context, c cable, who Peer, tooMany error) (as
 	}
 	if err != nil || !goesOn {
 		if l != nil && !answer.Busy {
-			h.fail(l, err)
+			f.fail(l, err)
 		}
-		return nil, nil
+		return nil
 	}
-	return g, l
+	return l
 }
 
 // lend answers a process of a user that asks for a file. Whether it would fit into the fabric does
 // not matter.
-func (h *hosts) lend(c cable, who Peer, g, answer *greeting.Message) {
-	f, err := heapmem.Lent(g.Key, who)
+func (f *Fabric) lend(c cable, who Peer, g, answer *greeting.Message) {
+	file, err := heapmem.Lent(g.Key, who)
 	to, ok := c.(interface {
 		SendFile(frame []byte, f *os.File) error
 	})
@@ -171,48 +185,48 @@ func (h *hosts) lend(c cable, who Peer, g, answer *greeting.Message) {
 	}
 	if err != nil {
 		answer.Refused = err.Error()
-		h.refused.add(fmt.Errorf("pid %d, uid %d asks for a file: %w", who.PID, who.UID, err))
+		f.refused.add(fmt.Errorf("pid %d, uid %d asks for a file: %w", who.PID, who.UID, err))
 		_ = greeting.Write(c, answer) // the other side hangs up if it does not get it
 		return
 	}
 	frame, err := answer.Bytes()
 	if err == nil {
-		_ = to.SendFile(frame, f) // likewise
+		_ = to.SendFile(frame, file) // likewise
 	}
 }
 
 // judge decides how to answer a greeting of a process of a user. If it returns a link and the answer is
 // not busy, the caller makes that link.
-func (h *hosts) judge(who Peer, g, answer *greeting.Message) (*nodeLink, error) {
+func (f *Fabric) judge(who Peer, g, answer *greeting.Message) (*linkEnd, error) {
 	if g.Want == greeting.WantStatus && g.Version == greeting.Version {
 		trusted := who.UID == 0 || who.UID == os.Geteuid()
-		if answer.Status = h.status(trusted); !trusted {
+		if answer.Status = f.status(trusted); !trusted {
 			answer.Status = answer.Status.ForOthers()
 		}
 		return nil, nil
 	}
 	if g.Want == greeting.WantOwner {
-		h.stir() // if it does not fit, the error of the link shows that
+		f.stir() // if it does not fit, the error of the link shows that
 	}
 	if err := answer.Fits(g); err != nil {
 		return nil, err
 	}
 	switch {
-	case g.Node == h.spec.Node && h.judgeOwn(g):
-		return nil, nil
-	case g.Node == h.spec.Node:
+	case g.Node == f.spec.Node && f.judgeOwn(g):
+		return f.incoming(who, g), nil
+	case g.Node == f.spec.Node:
 		return nil, fmt.Errorf("%w: node %d runs already, in process %d; process %d was to be the same",
 			greeting.ErrMismatch, g.Node, os.Getpid(), g.PID)
 	case g.Want == greeting.WantCheck:
 		return nil, nil
 	case g.Want == greeting.WantLink && !g.Member:
-		for _, l := range h.links {
+		for _, l := range f.links {
 			if l.wire.Number == g.Wire && l.to == g.Node && l.bySocket() {
-				answer.Busy = !h.take(l)
+				answer.Busy = !f.take(l)
 				return l, nil
 			}
 		}
-		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", greeting.ErrMismatch, g.Wire, g.Node, h.spec.Node)
+		return nil, fmt.Errorf("%w: no wire %d from node %d leads to node %d", greeting.ErrMismatch, g.Wire, g.Node, f.spec.Node)
 	}
 	return nil, fmt.Errorf("%w: node %d wants %.20q", greeting.ErrMismatch, g.Node, g.Want)
 }

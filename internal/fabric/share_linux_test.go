@@ -50,11 +50,11 @@ func TestProcessesShareLinks(t *testing.T) {
 	for _, f := range members {
 		require.False(t, f.OwnsLinks())
 		reaches(t, f, 2)
-		ups = append(ups, f.net.status(false).Links[0].Ups)
+		ups = append(ups, f.status(false).Links[0].Ups)
 	}
 	first.Close()
 	for i, f := range members {
-		require.Eventually(t, func() bool { l := f.net.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
+		require.Eventually(t, func() bool { l := f.status(false).Links[0]; return l.State == status.Up && l.Ups > ups[i] }, testTimeout, firstPause)
 		reaches(t, f, 2)
 	}
 	reaches(t, other, 1)

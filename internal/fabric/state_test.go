@@ -356,9 +356,9 @@ func TestSeedsFindFaultsOfLinks(t *testing.T) {
 
 // A node that did not fit is asked again for a dial that begins later, as another process may be there now.
 func TestAMisfitIsTriedAgain(t *testing.T) {
-	h := &hosts{changed: make(chan struct{})}
-	l := &nodeLink{wire: spec.Wire{Number: 1}, to: 2, state: down, err: greeting.ErrMismatch, since: time.Now(), by: socketWire{h}, hurry: make(chan struct{}, 1)}
-	h.links = []*nodeLink{l}
+	h := &Fabric{keeper: newKeeper()}
+	l := &linkEnd{kind: toNode, wire: spec.Wire{Number: 1}, to: 2, state: down, err: greeting.ErrMismatch, since: time.Now(), by: socketWire{h}, hurry: make(chan struct{}, 1)}
+	h.links = []*linkEnd{l}
 	require.False(t, h.retry(2, l.since.Add(-time.Second)), "it was tried since the dial began")
 	require.Empty(t, l.hurry)
 	require.False(t, h.retry(3, l.since.Add(time.Second)), "another node")

@@ -15,40 +15,40 @@ const maxListed = 2048
 // Describe has f report the connections of this process to those who ask, with or without counters, and what else
 // their package says. It is called before any peer can come up.
 func (f *Fabric) Describe(connections func(counters bool) []status.Connection, more func(*status.Process)) {
-	f.net.connections, f.net.describe = connections, more
+	f.connections, f.describe = connections, more
 }
 
 // status returns what this process serves about itself, with the counters of connections or not.
-func (h *hosts) status(counters bool) *status.Process {
+func (f *Fabric) status(counters bool) *status.Process {
 	p := &status.Process{}
-	if r := h.ring.Load(); r != nil {
+	if r := f.ring.Load(); r != nil {
 		p = r.Status()
 	}
-	g := h.greeting("")
-	p.Node, p.Process, p.PID, p.Owner = g.Node, g.Process, g.PID, h.several() && !g.Member
+	g := f.greeting("")
+	p.Node, p.Process, p.PID, p.Owner = g.Node, g.Process, g.PID, f.several() && !g.Member
 	p.Topology, p.Nodes, p.Lanes = g.Topology, g.Nodes, g.Lanes
-	p.Uptime, p.CPU = time.Since(h.begun).Seconds(), cpuTime()
-	refused := h.refused.view()
+	p.Uptime, p.CPU = time.Since(f.begun).Seconds(), cpuTime()
+	refused := f.refused.view()
 	p.Refused, p.LastRefusal = refused.Count, refused.Last
-	if h.connections != nil {
-		h.describe(p)
-		all := h.connections(false)
+	if f.connections != nil {
+		f.describe(p)
+		all := f.connections(false)
 		if counters && len(all) <= maxListed {
-			p.Connections = h.connections(true)
+			p.Connections = f.connections(true)
 		} else {
 			sums := status.Counted(all)
 			p.Connections = sums[:min(len(sums), greeting.MaxPeerings)]
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var links []status.Link
-	for _, l := range h.links {
-		links = append(links, h.statusOf(l, p.Links))
+	for _, l := range f.links {
+		links = append(links, f.statusOf(l, p.Links))
 	}
 	for _, up := range p.Links {
-		if m := h.members[up.Process]; m != nil && up.Direction == ring.Down.String() {
-			up.PID, up.Since = m.member.pid, time.Since(m.since).Seconds()
+		if m := f.members[up.Process]; m != nil && up.Direction == ring.Down.String() {
+			up.PID, up.Since = m.pid, time.Since(m.since).Seconds()
 			links = append(links, up)
 		}
 	}
@@ -57,10 +57,10 @@ func (h *hosts) status(counters bool) *status.Process {
 }
 
 // statusOf returns the status of a link. It takes counters and epochs from up, the links of the node
-// that are up. The caller holds h.mu.
-func (h *hosts) statusOf(l *nodeLink, up []status.Link) status.Link {
-	direction, state := l.direction(h.spec).String(), l.shown()
-	s := status.Link{From: h.spec.Node, To: l.to, Direction: direction}
+// that are up. The caller holds f.mu.
+func (f *Fabric) statusOf(l *linkEnd, up []status.Link) status.Link {
+	direction, state := l.direction().String(), l.shown()
+	s := status.Link{From: f.spec.Node, To: l.to, Direction: direction}
 	if i := slices.IndexFunc(up, func(u status.Link) bool { return u.Direction == direction && u.To == l.to }); i >= 0 && state == status.Up {
 		s = up[i]
 	}

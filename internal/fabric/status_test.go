@@ -20,10 +20,10 @@ func TestWhatAnotherUserIsServed(t *testing.T) {
 			{Node: 1, Process: 7, Count: 1, Local: "a:1", Remote: "b:3"},
 		}
 	}, func(p *status.Process) { p.Warm, p.WarmRoom = 1, 2 })
-	f.net.refused.add(errors.New("pid 1, uid 2"))
+	f.refused.add(errors.New("pid 1, uid 2"))
 	served := func(uid int) map[string]any {
-		answer := f.net.greeting("")
-		_, err := f.net.judge(Peer{UID: uid}, &greeting.Message{Version: greeting.Version, Want: greeting.WantStatus}, answer)
+		answer := f.greeting("")
+		_, err := f.judge(Peer{UID: uid}, &greeting.Message{Version: greeting.Version, Want: greeting.WantStatus}, answer)
 		require.NoError(t, err)
 		text, err := json.Marshal(answer.Status)
 		require.NoError(t, err)

@@ -14,19 +14,19 @@ import (
 // Inherit has a process own the links that its node shares when their owner has ended, of which it was a member: open opens
 // the fabric once more, beside f, by another spec. What it returns is called when f is closed. Inherit is called by
 // Open's start.
-func (f *Fabric) Inherit(open func(*spec.Spec) (leave func(), err error)) { f.net.inherit = open }
+func (f *Fabric) Inherit(open func(*spec.Spec) (leave func(), err error)) { f.inherit = open }
 
 // succeed waits until no process owns the links, and then opens the fabric of the owner. Of several members one
 // gets them. A process that may not have them stays a member.
-func (h *hosts) succeed() {
+func (f *Fabric) succeed() {
 	said := ""
-	for h.ctx.Err() == nil {
-		h.mu.Lock()
-		changed, pause := h.changed, time.Duration(0)
-		isUp, alone := h.links[0].up(), h.links[0].state == absent
-		h.mu.Unlock()
+	for f.ctx.Err() == nil {
+		f.mu.Lock()
+		changed, pause := f.changed, time.Duration(0)
+		isUp, alone := f.links[0].up(), f.links[0].state == absent
+		f.mu.Unlock()
 		if alone {
-			err := h.own()
+			err := f.own()
 			if err == nil {
 				return
 			}
@@ -42,17 +42,17 @@ func (h *hosts) succeed() {
 		if !isUp {
 			pause = lookAgain
 		}
-		h.wait(h.ctx, pause, changed, nil)
+		f.wait(f.ctx, pause, changed, nil)
 	}
 }
 
 // own opens the fabric of the owner, if this process gets the links.
-func (h *hosts) own() error {
-	own, release, err := h.spec.Succeed()
+func (f *Fabric) own() error {
+	own, release, err := f.spec.Succeed()
 	if err != nil {
 		return err
 	}
-	if h.leave, err = h.inherit(own); err != nil {
+	if f.leave, err = f.inherit(own); err != nil {
 		return errors.Join(err, release())
 	}
 	return nil

@@ -67,4 +67,4 @@ func Lacking(err error) bool {
 }
 
 // Forbid counts and logs another process that was refused because of its user.
-func (f *Fabric) Forbid(why error) { f.net.refused.report(why) }
+func (f *Fabric) Forbid(why error) { f.refused.report(why) }

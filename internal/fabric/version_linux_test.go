@@ -75,9 +75,9 @@ func TestAProcessOfAnotherVersionIsCounted(t *testing.T) {
 				defer both[i].Close()
 			}
 			f, other := both[0], both[1]
-			cable, err := other.net.registry.connect(t.Context(), f.Host(), f.Node().ID().Process())
+			cable, err := other.registry.connect(t.Context(), f.Host(), f.Node().ID().Process())
 			require.NoError(t, err)
-			answer, release, err := greeting.Ask(t.Context(), cable, other.net.greeting(greeting.WantProcess))
+			answer, release, err := greeting.Ask(t.Context(), cable, other.greeting(greeting.WantProcess))
 			require.NoError(t, err)
 			require.True(t, release())
 			require.Empty(t, answer.Refused)

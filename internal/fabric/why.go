@@ -14,12 +14,12 @@ const whyTime = 10 * time.Millisecond
 // Why returns the error of a dial to a process of this host, with what the kernel says of that process: that it is
 // stopped. It is for dials that took too long.
 func (f *Fabric) Why(id link.ID, err error) error {
-	if f.net.spec.InProcess() {
+	if f.spec.InProcess() {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), whyTime)
 	defer cancel()
-	c, e := f.net.registry.connectTo(ctx, id.Process(), nil) // which a stopped process need not accept
+	c, e := f.registry.connectTo(ctx, id.Process(), nil) // which a stopped process need not accept
 	if e != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func ConnectIn(ctx context.Context, dir *hostdir.Dir, node, process int) (*Conn,
 		}
 		process = owner
 	}
-	c, err := dir.Connect(ctx, process)
+	c, err := dir.Connect(ctx, process, nil)
 	if err != nil {
 		return nil, err
 	}

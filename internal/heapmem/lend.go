@@ -60,7 +60,7 @@ func Fetch(ctx context.Context, spec *spec.Spec, node, port int, key uint64) (*o
 	if !ok {
 		return nil, fmt.Errorf("no process of this machine holds port %d: %w", port, syscall.ECONNREFUSED)
 	}
-	conn, err := dir.ConnectTo(ctx, process, []int{os.Geteuid()})
+	conn, err := dir.Connect(ctx, process, []int{os.Geteuid()})
 	if err != nil {
 		return nil, err
 	}

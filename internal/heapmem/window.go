@@ -71,7 +71,6 @@ type Window struct {
 	Out      ntb.Window // the neighbour's part
 
 	dev     *Device
-	off     int      // where Out begins in the window of the device
 	release []func() // of what is mapped
 }
 
@@ -88,8 +87,7 @@ func (d *Device) Take(node int, own, far uint32) (*Window, error) {
 	}
 	d.users, d.taken = d.users+1, true
 	out := d.Device.Outbound()
-	off := out.Len() - d.heap
-	return &Window{Node: node, Own: own, Far: far, Out: out.Slice(off, d.heap), dev: d, off: off}, nil
+	return &Window{Node: node, Own: own, Far: far, Out: out.Slice(out.Len()-d.heap, d.heap), dev: d}, nil
 }
 
 // Map maps this side's part over parts of a heap, one after the other, as much as there is. It is zero then. The first must
@@ -112,9 +110,6 @@ func (w *Window) Map(parts ...[]byte) error {
 	}
 	return nil
 }
-
-// Load loads from the neighbour's part, see ntb.Mapper.
-func (w *Window) Load(to []byte, off int) bool { return w.dev.caps.Mapper.Load(to, w.off+off) }
 
 // Up reports whether the session has not ended. What is stored after that reaches nobody.
 func (w *Window) Up() bool { return w.dev.Device.LinkUp() }

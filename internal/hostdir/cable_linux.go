@@ -17,9 +17,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 )
 
-// maxSocketPath is the length of the longest path by which a Unix socket can be named.
-const maxSocketPath = 107
-
 // cableOf returns the number of the process that a name of a socket belongs to, or 0 if the
 // name is not that of a socket of this host.
 func (p Place) cableOf(name string) int {
@@ -66,11 +63,7 @@ func (d *Dir) listen(process int) (*unixsock.Listener, error) {
 	number := strconv.Itoa(process) + "-"
 	// Every user can read the temporary name in /proc/net/unix.
 	temporary, name := p.prefix()+temporaryPrefix+number+newID(), p.prefix()+cablePrefix+number+newID()
-	path, err := socketPath("/proc", p.fd(), p.path, temporary)
-	if err != nil {
-		return nil, err
-	}
-	l, err := unixsock.Bind(context.Background(), path)
+	l, err := unixsock.Bind(context.Background(), socketPath(p.fd(), temporary))
 	if err != nil {
 		return nil, err
 	}
@@ -89,28 +82,9 @@ func (d *Dir) listen(process int) (*unixsock.Listener, error) {
 
 // socketPath returns a path by which bind and connect find name in a directory that is open
 // as fd. It is short however long the directory's own path is, and stays right if that is
-// given to another directory. Without /proc, which is at proc, it is the directory's own
-// path, if that is short enough and leads there.
-func socketPath(proc string, fd int, path, name string) (string, error) {
-	var st, same unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", err
-	}
-	leads := func(dir string) bool {
-		return unix.Stat(dir, &same) == nil && same.Dev == st.Dev && same.Ino == st.Ino
-	}
-	if dir := filepath.Join(proc, "self", "fd", strconv.Itoa(fd)); leads(dir) {
-		return filepath.Join(dir, name), nil
-	}
-	full := filepath.Join(path, name)
-	if len(full) > maxSocketPath {
-		return "", fmt.Errorf("socket %s has a path of %d bytes, and without /proc the limit is %d: mount /proc, or use a directory with a shorter path: %w",
-			full, len(full), maxSocketPath, syscall.ENAMETOOLONG)
-	}
-	if !leads(path) {
-		return "", fmt.Errorf("%s is not the directory that was opened, and there is no /proc to find that: %w", path, syscall.ESTALE)
-	}
-	return full, nil
+// given to another directory. There is a /proc, or CheckUser fails.
+func socketPath(fd int, name string) string {
+	return filepath.Join("/proc/self/fd", strconv.Itoa(fd), name)
 }
 
 // removeDead removes the sockets of processes that have ended, as far as this process may:
@@ -172,13 +146,10 @@ func (d *Dir) Accept(l *unixsock.Listener) (*unixsock.Conn, error) {
 // wraps EHOSTUNREACH. If it cannot be reached, the error wraps ECONNREFUSED. If it
 // does not belong to the place, or this process does not, the error wraps a *ForbiddenError. It
 // wraps EPERM if this process could take other users for its own.
-func (d *Dir) Connect(ctx context.Context, process int) (*unixsock.Conn, error) {
-	return d.ConnectTo(ctx, process, nil)
-}
-
-// ConnectTo is Connect to a process that must be of one of the users, if these are not nil. If it
-// is not, the error wraps ErrOtherUser, without waiting for anything that the process does.
-func (d *Dir) ConnectTo(ctx context.Context, process int, users []int) (*unixsock.Conn, error) {
+//
+// If users are not nil, the process must be of one of them. If it is not, the error wraps ErrOtherUser,
+// without waiting for anything that the process does.
+func (d *Dir) Connect(ctx context.Context, process int, users []int) (*unixsock.Conn, error) {
 	if err := CheckUser(); err != nil {
 		return nil, err
 	}
@@ -303,14 +274,7 @@ func (p *openPlace) connect(ctx context.Context, dir *os.File, name string, user
 		return nil, err
 	}
 	defer unix.Close(fd)
-	// The file itself, whatever has the name by now.
-	path := "/proc/self/fd/" + strconv.Itoa(fd)
-	if unix.Access(path, unix.F_OK) != nil {
-		if path, err = socketPath("/proc", int(dir.Fd()), p.path, name); err != nil {
-			return nil, err
-		}
-	}
-	return unixsock.Dial(ctx, path)
+	return unixsock.Dial(ctx, socketPath(fd, "")) // the file itself, whatever has the name by now
 }
 
 // cables returns the names of the sockets of a process, and another descriptor of the

@@ -20,7 +20,7 @@ func TestCableToAnotherProcess(t *testing.T) {
 	base := newBase(t)
 	d := openDir(t, base)
 	p, number, _ := startHolder(t, base)
-	c, err := d.Connect(t.Context(), number)
+	c, err := d.Connect(t.Context(), number, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestCableToAnotherProcess(t *testing.T) {
 		t.Errorf("got %q, %v", b, err)
 	}
 	p.kill()
-	if _, err := d.Connect(t.Context(), number); !errors.Is(err, syscall.EHOSTUNREACH) {
+	if _, err := d.Connect(t.Context(), number, nil); !errors.Is(err, syscall.EHOSTUNREACH) {
 		t.Errorf("connect to a dead process: %v, want EHOSTUNREACH", err)
 	}
 	// The dead process left nothing that is in the way of its successor.
@@ -47,15 +47,15 @@ func TestCableToAnotherProcess(t *testing.T) {
 func TestConnectSaysWhyItCannot(t *testing.T) {
 	base := newBase(t)
 	d, own := openMember(t, base)
-	_, err := d.Connect(t.Context(), own)
+	_, err := d.Connect(t.Context(), own, nil)
 	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "starting or ending") {
 		t.Errorf("process that does not listen: %v", err)
 	}
-	if _, err := d.Connect(t.Context(), 77); !errors.Is(err, syscall.EHOSTUNREACH) {
+	if _, err := d.Connect(t.Context(), 77, nil); !errors.Is(err, syscall.EHOSTUNREACH) {
 		t.Errorf("no process: %v, want EHOSTUNREACH", err)
 	}
 	for _, n := range []int{-1, 0, maxProcess + 1} {
-		if _, err := d.Connect(t.Context(), n); !errors.Is(err, syscall.EINVAL) {
+		if _, err := d.Connect(t.Context(), n, nil); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("process %d: %v, want EINVAL", n, err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestConnectSaysWhyItCannot(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.Connect(ctx, own); !errors.Is(err, context.Canceled) {
+	if _, err := d.Connect(ctx, own, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("connect with a context that has ended: %v", err)
 	}
 }
@@ -89,14 +89,14 @@ func TestConnectWaitsWhileTheQueueOfCablesIsFull(t *testing.T) {
 	if err := l.Control(func(fd int) error { return syscall.Listen(fd, 0) }); err != nil {
 		t.Fatal(err)
 	}
-	first, err := d.Connect(t.Context(), own) // fills the queue
+	first, err := d.Connect(t.Context(), own, nil) // fills the queue
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
 	done := make(chan error, 1)
 	go func() {
-		c, err := d.Connect(t.Context(), own)
+		c, err := d.Connect(t.Context(), own, nil)
 		if err == nil {
 			c.Close()
 		}
@@ -113,13 +113,13 @@ func TestConnectWaitsWhileTheQueueOfCablesIsFull(t *testing.T) {
 		t.Errorf("connect to a full queue that is emptied: %v", err)
 	}
 
-	second, err := d.Connect(t.Context(), own)
+	second, err := d.Connect(t.Context(), own, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { _, err := d.Connect(ctx, own); done <- err }()
+	go func() { _, err := d.Connect(ctx, own, nil); done <- err }()
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("connect to a full queue succeeds after its context has ended")
@@ -198,13 +198,13 @@ func TestACableToAStrangerIsRefused(t *testing.T) {
 	if err := os.Rename(filepath.Join(shared, "socket"), filepath.Join(d.Path(), name)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := d.Connect(t.Context(), own, nil); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("connect to another user's socket: %v, want ECONNREFUSED", err)
 	}
 	if err := os.Chown(filepath.Join(d.Path(), name), 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Connect(t.Context(), own); !errors.Is(err, syscall.EACCES) {
+	if _, err := d.Connect(t.Context(), own, nil); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("connect: %v, want EACCES", err)
 	}
 }
@@ -217,13 +217,13 @@ func TestACableToAnotherUserIsNotWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	require.NoError(t, l.Control(func(fd int) error { return syscall.Listen(fd, 0) }))
-	first, err := d.Connect(t.Context(), own) // fills the queue
+	first, err := d.Connect(t.Context(), own, nil) // fills the queue
 	require.NoError(t, err)
 	defer first.Close()
 
 	uid := os.Geteuid()
 	others := []int{uid + 1, uid + 2}
-	_, err = d.ConnectTo(t.Context(), own, others)
+	_, err = d.Connect(t.Context(), own, others)
 	require.ErrorIs(t, err, ErrOtherUser)
 	_, err = d.Cables(own, others)
 	require.ErrorIs(t, err, ErrOtherUser)
@@ -233,7 +233,7 @@ func TestACableToAnotherUserIsNotWaitedFor(t *testing.T) {
 	c, err := d.Accept(l)
 	require.NoError(t, err)
 	c.Close()
-	c, err = d.ConnectTo(t.Context(), own, append(others, uid))
+	c, err = d.Connect(t.Context(), own, append(others, uid))
 	require.NoError(t, err)
 	c.Close()
 	if uid != 0 {
@@ -241,7 +241,7 @@ func TestACableToAnotherUserIsNotWaitedFor(t *testing.T) {
 	}
 	// Whose the file is counts, and who listens there.
 	require.NoError(t, os.Chown(filepath.Join(base, "default", d.cable), uid+1, -1))
-	_, err = d.ConnectTo(t.Context(), own, []int{uid})
+	_, err = d.Connect(t.Context(), own, []int{uid})
 	require.Error(t, err)
 	shared := filepath.Join(t.TempDir(), "shared")
 	m, err := Open(At(shared, 0, "0"), true)
@@ -253,7 +253,7 @@ func TestACableToAnotherUserIsNotWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 	defer ml.Close()
 	require.NoError(t, os.Chown(filepath.Join(shared, m.cable), uid+1, -1))
-	_, err = m.ConnectTo(t.Context(), own, []int{uid + 1})
+	_, err = m.Connect(t.Context(), own, []int{uid + 1})
 	require.ErrorIs(t, err, ErrOtherUser)
 }
 

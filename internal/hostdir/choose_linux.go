@@ -98,16 +98,7 @@ func lives(base string, names []string) bool {
 func (p *openPlace) used() bool {
 	names, _ := p.names()
 	for _, name := range names {
-		if p.claimVersion(name) == 0 {
-			continue
-		}
-		fd, err := p.openFile(name, false)
-		if err != nil {
-			continue
-		}
-		used := isLocked(fd)
-		unix.Close(fd)
-		if used {
+		if p.claimVersion(name) != 0 && p.isLocked(name) {
 			return true
 		}
 	}

@@ -59,17 +59,7 @@ func (p *openPlace) openClaims(create bool) (f claimFD, err error) {
 // another version.
 func (p *openPlace) checkVersions(names []string) error {
 	for _, name := range names {
-		v := p.claimVersion(name)
-		if v == 0 || v == version {
-			continue
-		}
-		fd, err := p.openFile(name, false)
-		if err != nil {
-			continue // no process of this user, or group, claims anything there
-		}
-		used := isLocked(fd)
-		unix.Close(fd)
-		if used {
+		if v := p.claimVersion(name); v != 0 && v != version && p.isLocked(name) {
 			return fmt.Errorf("fabric: processes of version %d of the directory use %s, and this program has version %d: update the side with the lower one, or use another fabric: %w",
 				v, p.path, version, ntb.ErrVersion)
 		}
@@ -77,42 +67,42 @@ func (p *openPlace) checkVersions(names []string) error {
 	return nil
 }
 
-// isLocked reports whether another open file has locked any byte of fd's file.
-func isLocked(fd int) bool {
+// isLocked reports whether another open file has locked any byte of a file. Where it cannot be opened, no process
+// of this user, or group, claims anything there.
+func (p *openPlace) isLocked(name string) bool {
+	fd, err := p.openFile(name, false)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
 	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
 }
 
-func flock(fd, how int) error {
+// uninterrupted makes a call until no signal interrupts it.
+func uninterrupted(call func() error) error {
 	for {
-		if err := unix.Flock(fd, how); err != unix.EINTR {
+		if err := call(); err != unix.EINTR {
 			return err
 		}
 	}
 }
+
+func flock(fd, how int) error { return uninterrupted(func() error { return unix.Flock(fd, how) }) }
 
 // lockBytes changes the locks of fd's open file on n bytes from start. n = 0 means
 // all bytes from there on. If another open file has locked one of them, the error
 // is EAGAIN.
 func lockBytes(fd int, typ int16, start, n int64) error {
 	l := unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: start, Len: n}
-	for {
-		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l); err != unix.EINTR {
-			return err
-		}
-	}
+	return uninterrupted(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l) })
 }
 
 // locked finds a byte, of n > 0 bytes from start, that an open file other than fd's
 // has locked. If there are several, it need not be the first.
 func locked(fd int, start, n int64) (at int64, ok bool, err error) {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: start, Len: n}
-	for {
-		err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	err = uninterrupted(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l) })
 	switch {
 	case err != nil:
 		return 0, false, fmt.Errorf("fabric: look at claims: %w", err)

@@ -117,7 +117,7 @@ func (f *Foreigner) read(base *os.File, until time.Time) error {
 		return err
 	}
 	defer file.Close()
-	c := newClaims(&timedLocks{int(file.Fd()), until})
+	c := newClaims(&timedLocks{fd: int(file.Fd()), until: until})
 	if f.Processes, err = c.Processes(); err != nil {
 		return err
 	}
@@ -160,8 +160,9 @@ func openForeign(at int, name string, flags int, resolve uint64, uid int) (*os.F
 	return f, nil
 }
 
-// timedLocks looks at locks of a file until some time.
+// timedLocks looks at locks of a file until some time, and locks nothing.
 type timedLocks struct {
+	noLocks
 	fd    int
 	until time.Time
 }
@@ -172,6 +173,3 @@ func (l *timedLocks) find(start, n int64) (int64, bool, error) {
 	}
 	return locked(l.fd, start, n)
 }
-
-func (l *timedLocks) lock(int64) (bool, error)  { return false, errors.ErrUnsupported }
-func (l *timedLocks) unlock(int64, int64) error { return errors.ErrUnsupported }

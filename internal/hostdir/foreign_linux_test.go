@@ -99,7 +99,7 @@ func TestLocksOfOtherUsersAreLookedAtForATime(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer f.Close()
-	c := newClaims(&timedLocks{int(f.Fd()), time.Now()})
+	c := newClaims(&timedLocks{fd: int(f.Fd()), until: time.Now()})
 	_, err = c.Processes()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

@@ -88,7 +88,7 @@ var roles = map[string]func(arg string) error{
 		if err != nil {
 			return err
 		}
-		c, err := d.Connect(context.Background(), 1)
+		c, err := d.Connect(context.Background(), 1, nil)
 		if err != nil {
 			return err
 		}

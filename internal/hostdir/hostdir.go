@@ -59,12 +59,7 @@ func isIn(p Peer, gid int) bool { return p.GID == gid || slices.Contains(p.Group
 var ErrOtherUser = errors.New("the process is of another user")
 
 // ErrLocked reports that another process has locked a directory for too long. It is EBUSY.
-var ErrLocked error = lockedError{}
-
-type lockedError struct{}
-
-func (lockedError) Error() string { return syscall.EBUSY.Error() }
-func (lockedError) Unwrap() error { return syscall.EBUSY }
+var ErrLocked = fmt.Errorf("%w", syscall.EBUSY)
 
 // ForbiddenError reports that a process may not use a place, or a cable to another process. It
 // wraps EACCES.
@@ -97,11 +92,8 @@ func (e *LostError) Unwrap() error { return syscall.ESTALE }
 // whatever other users do. It is errors.ErrUnsupported.
 type unsupportedError struct{ error }
 
-// Unwrap returns the reason.
-func (e *unsupportedError) Unwrap() error { return e.error }
-
-// Is reports whether target is errors.ErrUnsupported.
-func (e *unsupportedError) Is(target error) bool { return target == errors.ErrUnsupported }
+// Unwrap returns the reason, and what the error is.
+func (e *unsupportedError) Unwrap() []error { return []error{e.error, errors.ErrUnsupported} }
 
 func unsupported(format string, args ...any) error {
 	return &unsupportedError{fmt.Errorf(format, args...)}

@@ -91,17 +91,10 @@ func (c *Claims) holdings() ([]Holding, error) {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b Holding) int {
-		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.Port, b.Port), cmp.Compare(btoi(a.TCP), btoi(b.TCP)))
+	slices.SortStableFunc(all, func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.Port, b.Port))
 	})
 	return slices.Compact(all), nil // a process may publish several sockets of a port
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // Holdings returns the ports that processes hold, by process and port. In the directory of a

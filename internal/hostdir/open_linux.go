@@ -38,13 +38,12 @@ func Open(p Place, create bool) (*Dir, error) {
 
 // openat opens name in the directory at. It follows no link, and continues after
 // signals.
-func openat(at int, name string, flags int) (int, error) {
-	for {
-		fd, err := unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-		if err != unix.EINTR {
-			return fd, err
-		}
-	}
+func openat(at int, name string, flags int) (fd int, err error) {
+	err = uninterrupted(func() error {
+		fd, err = unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	return fd, err
 }
 
 // ClaimProcess claims the lowest free process number, 1 to 65535, for this Dir. A

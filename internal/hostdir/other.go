@@ -72,10 +72,7 @@ func (d *Dir) Dead() ([]string, error)                           { return nil, n
 func (d *Dir) RemoveDead() ([]string, error)                     { return nil, ntb.ErrNotSupported }
 func (d *Dir) Listen(int) (*unixsock.Listener, error)            { return nil, ntb.ErrNotSupported }
 func (d *Dir) Accept(*unixsock.Listener) (*unixsock.Conn, error) { return nil, ntb.ErrNotSupported }
-func (d *Dir) Connect(context.Context, int) (*unixsock.Conn, error) {
-	return nil, ntb.ErrNotSupported
-}
-func (d *Dir) ConnectTo(context.Context, int, []int) (*unixsock.Conn, error) {
+func (d *Dir) Connect(context.Context, int, []int) (*unixsock.Conn, error) {
 	return nil, ntb.ErrNotSupported
 }
 func (d *Dir) Cables(int, []int) (string, error) { return "", ntb.ErrNotSupported }

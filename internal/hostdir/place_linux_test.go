@@ -141,7 +141,7 @@ func TestADirectoryByItsPath(t *testing.T) {
 		numbers[host] = d
 	}
 	for host, d := range numbers {
-		c, err := d.Connect(t.Context(), 1)
+		c, err := d.Connect(t.Context(), 1, nil)
 		require.NoError(t, err)
 		var b [1]byte
 		_, err = c.Read(b[:])
@@ -170,7 +170,7 @@ func TestTheDirectoryIsTheOneThatWasOpened(t *testing.T) {
 	l, err := d.Listen(n)
 	require.NoError(t, err)
 	defer l.Close()
-	c, err := d.Connect(t.Context(), n)
+	c, err := d.Connect(t.Context(), n, nil)
 	require.NoError(t, err)
 	c.Close()
 	names, err := os.ReadDir(path)
@@ -178,32 +178,21 @@ func TestTheDirectoryIsTheOneThatWasOpened(t *testing.T) {
 	require.Empty(t, names)
 }
 
-func TestPathsOfSockets(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	f, err := os.Open(dir)
+// The path of a socket would be too long, were it not by the open directory.
+func TestADirectoryMayHaveALongPath(t *testing.T) {
+	leak.Check(t)
+	base := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	d, err := Open(In(base, "default"), true)
 	require.NoError(t, err)
-	defer f.Close()
-	fd := int(f.Fd())
-	got, err := socketPath("/proc", fd, dir, "name")
+	defer d.Close()
+	n, err := d.ClaimProcess()
 	require.NoError(t, err)
-	require.Equal(t, "/proc/self/fd/"+strconv.Itoa(fd)+"/name", got)
-	none := t.TempDir()
-	_, err = socketPath(none, fd, dir, "name")
-	require.ErrorIs(t, err, syscall.ENAMETOOLONG)
-	require.ErrorContains(t, err, "limit is 107")
-
-	short, err := os.MkdirTemp("/tmp", "s")
+	l, err := d.Listen(n)
 	require.NoError(t, err)
-	defer os.RemoveAll(short)
-	s, err := os.Open(short)
+	defer l.Close()
+	c, err := d.Connect(t.Context(), n, nil)
 	require.NoError(t, err)
-	defer s.Close()
-	got, err = socketPath(none, int(s.Fd()), short, "name")
-	require.NoError(t, err)
-	require.Equal(t, short+"/name", got)
-	_, err = socketPath(none, fd, short, "name")
-	require.ErrorIs(t, err, syscall.ESTALE)
+	c.Close()
 }
 
 // A process of another version has claimed something in a file of another name.
@@ -260,7 +249,7 @@ func TestTheSocketsOfTheDeadAreRemoved(t *testing.T) {
 	left := sockets()
 	require.Len(t, left, 1)
 	require.Contains(t, left[0], cablePrefix+strconv.Itoa(number)+"-")
-	c, err := d.Connect(t.Context(), number)
+	c, err := d.Connect(t.Context(), number, nil)
 	require.NoError(t, err)
 	c.Close()
 	alive.kill()
@@ -275,7 +264,7 @@ func TestADeadSocketBesideALivingOne(t *testing.T) {
 	for range 5 {
 		require.NoError(t, unix.Mknod(filepath.Join(d.Path(), cablePrefix+strconv.Itoa(own)+"-"+newID()), unix.S_IFSOCK|0o600, 0))
 	}
-	c, err := d.Connect(t.Context(), own)
+	c, err := d.Connect(t.Context(), own, nil)
 	require.NoError(t, err)
 	c.Close()
 }
@@ -380,11 +369,11 @@ func TestNoLinkLeadsToAnotherSocket(t *testing.T) {
 	require.NoError(t, err)
 	link := filepath.Join(path, cablePrefix+strconv.Itoa(n)+"-"+newID())
 	require.NoError(t, os.Symlink(secret, link))
-	_, err = d.Connect(t.Context(), n)
+	_, err = d.Connect(t.Context(), n, nil)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.NoError(t, os.Remove(link))
 	require.NoError(t, os.Link(secret, link)) // of a mode and group that no member's has
-	_, err = d.Connect(t.Context(), n)
+	_, err = d.Connect(t.Context(), n, nil)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	select {
 	case <-reached:
@@ -394,7 +383,7 @@ func TestNoLinkLeadsToAnotherSocket(t *testing.T) {
 	// As it would be with a socket of the fabric.
 	require.NoError(t, os.Chown(secret, 0, shopGID))
 	require.NoError(t, os.Chmod(secret, 0o660))
-	c, err := d.Connect(t.Context(), n)
+	c, err := d.Connect(t.Context(), n, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	<-reached

@@ -23,14 +23,14 @@ func CheckUser() error { return checkUserAt("/proc", os.Geteuid()) }
 // checkUserAt is CheckUser for a process of user euid with /proc at proc. What
 // cannot be read there counts against the process.
 func checkUserAt(proc string, euid int) error {
-	why, err := ambiguous(proc, euid)
+	stands, err := overflow(proc, "uid")
 	if Lack(err) {
 		return needsProc("fabric: whether a user stands for others too", err)
 	}
 	if err != nil {
 		return unsupported("fabric: uid %d may stand for other users too: %w", euid, needsProc("that", err))
 	}
-	if why {
+	if stands == euid {
 		return unsupported("fabric: uid %d stands for every user who has no number in this user namespace: run as another uid, one that the namespace maps: %w",
 			euid, syscall.EPERM)
 	}
@@ -44,12 +44,6 @@ func needsProc(what string, err error) error {
 		return fmt.Errorf("%s could not be found out: %w", what, err)
 	}
 	return fmt.Errorf("%s needs /proc to find out: mount it: %w: %w", what, err, syscall.EPERM)
-}
-
-// ambiguous reports whether this process sees other users as euid.
-func ambiguous(proc string, euid int) (bool, error) {
-	uid, err := overflow(proc, "uid")
-	return uid == euid, err
 }
 
 // overflow returns the number as which this process sees every user, or group, that has no

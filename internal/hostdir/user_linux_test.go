@@ -120,7 +120,7 @@ func playStandIn(name string) error {
 	d := &Dir{Claims: &Claims{process: 1}}
 	_, err = d.Listen(1)
 	fmt.Println("listen:", oneLine(err))
-	_, err = d.Connect(context.Background(), 2)
+	_, err = d.Connect(context.Background(), 2, nil)
 	fmt.Println("connect:", oneLine(err))
 	return nil
 }

@@ -168,7 +168,7 @@ func TestWhatIsNoLossIsNoEvent(t *testing.T) {
 		require.NoError(t, err)
 		ol, err := other.Listen(m)
 		require.NoError(t, err)
-		c, err := other.Connect(t.Context(), n)
+		c, err := other.Connect(t.Context(), n, nil)
 		require.NoError(t, err)
 		_, err = other.ClaimPort(0)
 		require.NoError(t, err)

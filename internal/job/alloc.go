@@ -40,10 +40,6 @@ func (w *World) AllocZeroed(ctx context.Context, size uint64) (uintptr, error) {
 	return off, w.team.Sync(ctx)
 }
 
-// SizeAt returns how many bytes the object at an offset has, as requested. It returns false
-// if none begins there.
-func (w *World) SizeAt(off uintptr) (size uint64, ok bool) { return w.heap.SizeAt(off) }
-
 // Free gives the object of size bytes at an offset back. It panics if that is not a whole
 // object.
 func (w *World) Free(ctx context.Context, off uintptr, size uint64) error {

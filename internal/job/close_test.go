@@ -136,7 +136,7 @@ func TestADeathDuringOpenIsNoticed(t *testing.T) {
 	}
 	// PE 2 comes, joins PE 0 and 1, and ends.
 	o.PE = 2
-	w, err := newWorld(t.Context(), o, true)
+	w, err := newWorld(t.Context(), o)
 	require.NoError(t, err)
 	w.spec, err = spec.Parse(o.Fabric)
 	require.NoError(t, err)

@@ -44,6 +44,16 @@ func (t *Team) enterWith(ctx context.Context, what Call, dst, src onesided.Objec
 	return t.enter(ctx, words{uint64(what) | uint64(size)<<8, uint64(n), uint64(dst.Off), uint64(src.Off), uint64(a), uint64(b)})
 }
 
+// enterAlike begins a call with objects that take the same elements, or are the same.
+func (t *Team) enterAlike(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, root int) error {
+	t.begin(dst, src)
+	n := src.N
+	room(dst, n)
+	t.checkRoot(root)
+	apart(dst.Off, src.Off, size, n, n, true)
+	return t.enterWith(ctx, what, dst, src, size, n, root, 0)
+}
+
 // room panics unless n elements fit.
 func room(dst onesided.Object, n int) {
 	if n > dst.N {
@@ -90,43 +100,30 @@ func (t *Team) BroadcastOthers(ctx context.Context, dst, src onesided.Object, si
 }
 
 func (t *Team) broadcast(ctx context.Context, dst, src onesided.Object, size uintptr, root int, spare bool) error {
-	t.begin(dst, src)
-	n := src.N
-	room(dst, n)
-	t.checkRoot(root)
-	apart(dst.Off, src.Off, size, n, n, true)
-	if err := t.enterWith(ctx, callBroadcast, dst, src, size, n, root, 0); err != nil {
+	if err := t.enterAlike(ctx, callBroadcast, dst, src, size, root); err != nil {
 		return err
 	}
-	return t.engine.Leave(t.engine.Broadcast(ctx, dst.Off, src.Off, n*int(size), root, spare))
+	return t.engine.Leave(t.engine.Broadcast(ctx, dst.Off, src.Off, src.N*int(size), root, spare))
 }
 
 // Reduce combines src of all PEs, element by element, in the order of the PEs, and leaves
 // the result in dst of all PEs. what is the kind of reduction that fold does, such as
 // SumReduce; PEs compare it in debug mode. dst and src may be the same object.
 func (t *Team) Reduce(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, fold collective.Fold) error {
-	t.begin(dst, src)
-	n := src.N
-	room(dst, n)
-	apart(dst.Off, src.Off, size, n, n, true)
-	if err := t.enterWith(ctx, what, dst, src, size, n, 0, 0); err != nil {
+	if err := t.enterAlike(ctx, what, dst, src, size, 0); err != nil {
 		return err
 	}
-	return t.engine.Leave(t.engine.Reduce(ctx, dst.Off, src.Off, n, int(size), fold))
+	return t.engine.Leave(t.engine.Reduce(ctx, dst.Off, src.Off, src.N, int(size), fold))
 }
 
 // Scan combines src of all PEs before this one, element by element, in the order of the PEs, and leaves the result
 // in dst here. For what SumInscan src of this PE is combined too, for SumExscan it is not. dst and src may be
 // the same object.
 func (t *Team) Scan(ctx context.Context, what Call, dst, src onesided.Object, size uintptr, fold collective.Fold) error {
-	t.begin(dst, src)
-	n := src.N
-	room(dst, n)
-	apart(dst.Off, src.Off, size, n, n, true)
-	if err := t.enterWith(ctx, what, dst, src, size, n, 0, 0); err != nil {
+	if err := t.enterAlike(ctx, what, dst, src, size, 0); err != nil {
 		return err
 	}
-	return t.engine.Leave(t.engine.Scan(ctx, dst.Off, src.Off, n*int(size), what == SumInscan, fold))
+	return t.engine.Leave(t.engine.Scan(ctx, dst.Off, src.Off, src.N*int(size), what == SumInscan, fold))
 }
 
 // Bcast copies buf of PE root, which is any memory, to buf of all PEs of the team.

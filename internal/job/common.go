@@ -7,14 +7,8 @@ import (
 	"github.com/ntbnet/ntbnet/internal/symheap"
 )
 
-// fitCommon has the heap fit into the memory that nodes have in common. A size that was not given is that with which all
-// PEs find room, if each node has as many as another one, or one less.
-func (o *options) fitCommon(nodes int, anyHeap bool) error {
-	_, n := o.common.Part(1)
-	return o.fit(n, objectsAt(o.N), (o.N+nodes-1)/nodes, anyHeap)
-}
-
-// fit has the heap fit into n bytes of memory, in which each of some PEs needs objects bytes for itself.
+// fit has the heap fit into n bytes of memory, in which each of some PEs needs objects bytes for itself. A size that was not
+// given is that with which all of them find room.
 func (o *options) fit(n, objects, pes int, anyHeap bool) error {
 	most := n/pes&^(symheap.PageBytes-1) - objects
 	switch {

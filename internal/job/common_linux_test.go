@@ -20,7 +20,8 @@ func commonOf(t *testing.T, file string, pe int) options {
 	o := options{Options: Options{PE: pe, N: 2}}
 	o.common, err = heapmem.OpenCommon(t.Context(), spec)
 	require.NoError(t, err)
-	require.NoError(t, o.fitCommon(spec.Nodes, true))
+	_, n := o.common.Part(1)
+	require.NoError(t, o.fit(n, objectsAt(2), 1, true))
 	return o
 }
 
@@ -32,7 +33,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 	var all [2]*World
 	for pe := range all {
 		o := commonOf(t, file, pe)
-		w, err := newWorld(t.Context(), o, false)
+		w, err := newWorld(t.Context(), o)
 		require.NoError(t, err)
 		defer w.release()
 		w.spec, err = spec.Parse("line:x?node=1&nodes=2")

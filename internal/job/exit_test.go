@@ -15,7 +15,7 @@ import (
 // when an operation on it fails.
 func TestAnOperationFailsWhenTheEndOfThePEIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, err := newWorld(t.Context(), options{Options: Options{N: 3, Heap: 1 << 20}}, true)
+		w, err := newWorld(t.Context(), options{Options: Options{N: 3, Heap: 1 << 20}})
 		require.NoError(t, err)
 		failed := make(chan error, 2)
 		for pe := 1; pe <= 2; pe++ {

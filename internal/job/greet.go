@@ -60,8 +60,6 @@ func (w *World) fits(h *hello) error {
 		return fmt.Errorf("%w: PE %d here, PE %d there", errRefused, mine.PE, h.PE)
 	case h.Common != mine.Common:
 		return fmt.Errorf("%w: option heap=%d of the fabric here, heap=%d at PE %d", errRefused, mine.Common, h.Common, h.PE)
-	case !w.marked(h):
-		return fmt.Errorf("%w: PE %d has another heap in the memory of its window", errRefused, h.PE)
 	case h.Heap != mine.Heap:
 		return fmt.Errorf("%w: symmetric heap of %d bytes here, %d at PE %d", errRefused, mine.Heap, h.Heap, h.PE)
 	}

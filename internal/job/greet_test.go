@@ -73,7 +73,7 @@ func TestAPEOfAnotherVersionIsAnswered(t *testing.T) {
 func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
 	var all [2]*World
 	for pe := range all {
-		w, err := newWorld(t.Context(), options{Options: Options{PE: pe, N: 2, Heap: 1 << 20}, inProcess: true}, true)
+		w, err := newWorld(t.Context(), options{Options: Options{PE: pe, N: 2, Heap: 1 << 20}, inProcess: true})
 		require.NoError(t, err)
 		defer w.heap.Close()
 		defer symheap.ForgetGo(w.token)

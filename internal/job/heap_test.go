@@ -54,7 +54,7 @@ func TestTheEnvironmentSetsTheHeap(t *testing.T) {
 // The memory that the package needs itself comes on top of the heap's size.
 func TestTheWholeHeapIsForObjects(t *testing.T) {
 	for _, size := range []int{1, 100_000, 1 << 20} {
-		w, err := newWorld(t.Context(), options{Options: Options{N: 600, Heap: size}, inProcess: true}, true)
+		w, err := newWorld(t.Context(), options{Options: Options{N: 600, Heap: size}, inProcess: true})
 		require.NoError(t, err)
 		_, err = w.heap.Alloc(uint64(size), symheap.LineBytes)
 		require.NoError(t, err)

@@ -153,13 +153,13 @@ func TestTheSizeOfAnObject(t *testing.T) {
 		for _, size := range []uint64{0, 1, 64, 100_000} {
 			off, err := w.Alloc(ctx, size, 1)
 			require.NoError(t, err)
-			got, ok := w.SizeAt(off)
+			got, ok := w.heap.SizeAt(off)
 			require.True(t, ok)
 			require.Equal(t, size, got)
-			_, ok = w.SizeAt(off + 8)
+			_, ok = w.heap.SizeAt(off + 8)
 			require.False(t, ok, "within an object")
 			require.NoError(t, w.Free(ctx, off, got))
-			_, ok = w.SizeAt(off)
+			_, ok = w.heap.SizeAt(off)
 			require.False(t, ok, "it is freed")
 		}
 	})

@@ -102,7 +102,9 @@ func open(ctx context.Context, o options) (*World, error) {
 		switch {
 		case err != nil:
 		case o.common != nil:
-			err = o.fitCommon(spec.Nodes, anyHeap)
+			_, n := o.common.Part(1)
+			pes := (o.N + spec.Nodes - 1) / spec.Nodes // each node has as many as another one, or one less
+			err = o.fit(n, objectsAt(o.N), pes, anyHeap)
 		case spec.Heap != 0:
 			err = o.fit(spec.Heap, windowHead(o.N)-o.Static, 1, anyHeap)
 		}
@@ -110,7 +112,7 @@ func open(ctx context.Context, o options) (*World, error) {
 			return nil, o.closeCommon(err)
 		}
 	}
-	w, err := newWorld(ctx, o, o.inProcess)
+	w, err := newWorld(ctx, o)
 	if err != nil {
 		return nil, o.closeCommon(err)
 	}

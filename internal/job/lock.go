@@ -74,7 +74,7 @@ func (l Lock) queue(ctx context.Context) error {
 	w := l.w
 	if l.mine()&lockIn == 0 {
 		l.do(symheap.Set, lockWait|lockIn, w.pe)
-		before := w.ctx.Fetch(symheap.Swap, l.halves, lockTail, lockHalf, uint64(w.pe+1), lockHome)
+		before := w.ctx.Fetch(symheap.Swap, l.halves, lockTail, lockHalf, uint64(w.pe+1), 0, lockHome)
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
@@ -169,5 +169,5 @@ func (l Lock) do(op symheap.Op, v uint32, pe int) {
 
 // swapTail makes the queue's tail to if it is old, and reports whether it was.
 func (l Lock) swapTail(old, to int) bool {
-	return l.w.ctx.CompareSwap(l.halves, lockTail, lockHalf, uint64(old), uint64(to), lockHome) == uint64(old)
+	return l.w.ctx.Fetch(symheap.CompareSwap, l.halves, lockTail, lockHalf, uint64(to), uint64(old), lockHome) == uint64(old)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/collective"
 )
@@ -39,12 +40,6 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int) (*Team
 		}
 		return -1
 	}
-	member := func(_, i int) int {
-		if i >= size {
-			return -1
-		}
-		return start + i*stride
-	}
 	n := len(t.pes)
 	var err error
 	if size < 1 || size > n || start < 0 || start >= n || size > 1 && (stride == 0 || stride <= -n || stride >= n) ||
@@ -54,7 +49,7 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int) (*Team
 	if size == 1 {
 		stride = 0
 	}
-	return t.split(ctx, words{uint64(callSplitStrided), uint64(start), uint64(stride), uint64(size)}, err, group, member)
+	return t.split(ctx, words{uint64(callSplitStrided), uint64(start), uint64(stride), uint64(size)}, err, group, stride < 0)
 }
 
 // Split2D makes two teams of this one, whose PEs are laid out in rows of xrange: x has the PEs of
@@ -68,16 +63,10 @@ func (t *Team) Split2D(ctx context.Context, xrange int) (x, y *Team, err error) 
 		err = fmt.Errorf("shmem: split: rows of %d", xrange)
 	}
 	xrange = max(1, min(xrange, len(t.pes)))
-	x, err = t.split(ctx, what, err,
-		func(pe int) int { return pe / xrange },
-		func(row, i int) int { return row*xrange + i })
-	if err != nil {
+	if x, err = t.split(ctx, what, err, func(pe int) int { return pe / xrange }, false); err != nil {
 		return nil, nil, err
 	}
-	y, err = t.split(ctx, what, nil,
-		func(pe int) int { return pe % xrange },
-		func(column, i int) int { return column + i*xrange })
-	if err != nil {
+	if y, err = t.split(ctx, what, nil, func(pe int) int { return pe % xrange }, false); err != nil {
 		x.release()
 		return nil, nil, err
 	}
@@ -87,10 +76,9 @@ func (t *Team) Split2D(ctx context.Context, xrange int) (x, y *Team, err error) 
 var errNoTeam = errors.New("shmem: split of a nil Team")
 
 // split divides this team in groups and makes a team of each. group returns the group
-// that a PE belongs to, or -1. member returns PE i of a group; behind the last it
-// returns no PE or one of another group. bad is what is wrong with the arguments. It
-// is returned only when all PEs have passed the same ones.
-func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, member func(g, i int) int) (*Team, error) {
+// that a PE belongs to, or -1. PEs keep their order, unless reverse is set. bad is what is
+// wrong with the arguments. It is returned only when all PEs have passed the same ones.
+func (t *Team) split(ctx context.Context, what words, bad error, group func(pe int) int, reverse bool) (*Team, error) {
 	if err := t.compare(ctx, what); err != nil {
 		return nil, err
 	}
@@ -100,25 +88,21 @@ func (t *Team) split(ctx context.Context, what words, bad error, group func(pe i
 	if err := t.engine.Begin(); err != nil {
 		return nil, err
 	}
+	g := group(t.me)
 	var pes []int
-	me := -1
-	if g := group(t.me); g >= 0 {
-		for i := 0; ; i++ {
-			pe := member(g, i)
-			if pe < 0 || pe >= len(t.pes) || group(pe) != g {
-				break
-			}
-			if pe == t.me {
-				me = i
-			}
-			pes = append(pes, t.pes[pe])
+	for pe, number := range t.pes {
+		if group(pe) == g {
+			pes = append(pes, number)
 		}
+	}
+	if reverse {
+		slices.Reverse(pes)
 	}
 	slot, full, err := t.takeSlots(ctx, group)
 	var made *Team
 	if err == nil && !full {
-		if me >= 0 {
-			made = makeTeam(t.w, pes, me, slot)
+		if g >= 0 {
+			made = makeTeam(t.w, pes, slices.Index(pes, t.w.pe), slot)
 			made.engine.Clear()
 		}
 		err = t.engine.Sync(ctx) // no PE writes to the new area before it is clear

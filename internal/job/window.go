@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"encoding/binary"
 
 	"github.com/ntbnet/ntbnet/internal/collective"
 	"github.com/ntbnet/ntbnet/internal/fabric"
@@ -39,15 +38,9 @@ func (w *World) putsTo(h *hello) bool {
 	return w.window != nil && h.Node == w.window.Node && h.Window == w.window.Far && w.window.Up()
 }
 
-// marked reports whether the memory of another PE's window is its heap, as far as that can be loaded.
-func (w *World) marked(h *hello) bool {
-	var token [8]byte
-	return !w.putsTo(h) || !w.window.Load(token[:], symheap.TokenAt) || binary.NativeEndian.Uint64(token[:]) == h.Token
-}
-
 // across returns the window of the neighbour. All heaps have one size.
 func (w *World) across() *onesided.Window {
 	head, objects, out := windowHead(len(w.peers)), w.windowObjects(), w.window.Out
 	return &onesided.Window{Window: out.Slice(0, min(out.Len(), head+w.heap.Size-objects)),
-		Head: uintptr(head), Objects: uintptr(objects), Order: w.window.Order, Load: w.window.Load}
+		Head: uintptr(head), Objects: uintptr(objects), Order: w.window.Order}
 }

@@ -179,7 +179,7 @@ func (w *World) Err() error { return w.space.Err() }
 func objectsAt(n int) int { return int(symheap.Shared + areas*collective.AreaBytes(n)) }
 
 // newWorld makes a World without connections.
-func newWorld(ctx context.Context, o options, goHeap bool) (*World, error) {
+func newWorld(ctx context.Context, o options) (*World, error) {
 	w := &World{
 		opts: o, pe: o.PE, token: rand.Uint64() | 1, exiting: make(chan struct{}), closeLimit: closeLimit,
 		joining: joining{arrived: make(chan struct{}, 1), joined: map[int]bool{}}, conns: map[net.Conn]bool{},
@@ -188,7 +188,7 @@ func newWorld(ctx context.Context, o options, goHeap bool) (*World, error) {
 	size := objects + (o.Heap+symheap.PageBytes-1)&^(symheap.PageBytes-1)
 	var m *symheap.Memory
 	var err error
-	if goHeap || !symheap.CanMap {
+	if o.inProcess || !symheap.CanMap {
 		m = symheap.NewGo(size, w.token)
 	} else if o.common != nil {
 		off, n := o.common.Part(o.common.Node)

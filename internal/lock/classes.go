@@ -31,8 +31,7 @@ type (
 	Users         struct{}
 
 	// internal/fabric.
-	Fabric struct{}
-	Hosts  struct{}
+	Hosts struct{}
 
 	// One peer: polling its words, and the two directions of a connection.
 	Poll  struct{}
@@ -99,8 +98,7 @@ func (DefaultFabric) class() info { return info{"sdp.defaultFabric", 10, true} }
 func (Stacks) class() info        { return info{"sdp.stacks", 11, true} }
 func (Users) class() info         { return info{"sdp.Fabric", 12, true} }
 
-func (Fabric) class() info { return info{"fabric.Fabric", 20, true} }
-func (Hosts) class() info  { return info{"fabric.hosts", 21, true} }
+func (Hosts) class() info { return info{"fabric.keeper", 21, true} }
 
 func (Poll) class() info  { return info{"link.looks.mu", 30, false} }
 func (Read) class() info  { return info{"bounce.reader", 31, false} }

@@ -11,21 +11,68 @@ import (
 
 // page is the help of a command or a subcommand.
 type page struct {
-	name     string // "ntbnet", "ls"
-	summary  string // one sentence
-	synopsis string // behind "Usage: "
-	head     []string
-	flags    []flag
-	tail     []string
-	commands []*page
-	words    []string // that may be arguments: "bw"
+	Name     string // "ntbnet", "ls"
+	Summary  string // one sentence
+	Synopsis string // behind "Usage: "
+	Head     []string
+	Flags    []flag
+	Tail     []string
+	Commands []*page
+	Words    []string // that may be arguments: "bw"
 }
 
 // flag is a flag of a command.
 type flag struct {
-	short, long string // without dashes; short may be ""
-	value       string // name of its value; "" for none
-	text        string
+	Short, Long string // without dashes; Short may be ""
+	Value       string // name of its value; "" for none
+	Text        string
+}
+
+// Kind returns what the value of a flag is: a "file", another "value", or "" for none.
+func (f flag) Kind() string {
+	switch f.Value {
+	case "":
+		return ""
+	case "FILE", "DIRECTORY":
+		return "file"
+	}
+	return "value"
+}
+
+// Names returns how a flag is written.
+func (f flag) Names() []string {
+	if f.Short != "" {
+		return []string{"-" + f.Short, "--" + f.Long}
+	}
+	return []string{"--" + f.Long}
+}
+
+// Names returns how the flags of a kind are written, or all if it is "".
+func (p *page) Names(kind string) (all []string) {
+	for _, f := range p.Flags {
+		if kind == "" || kind == f.Kind() {
+			all = append(all, f.Names()...)
+		}
+	}
+	return all
+}
+
+// part is a page, and when fish completes its flags.
+type part struct {
+	When string
+	*page
+}
+
+// Parts returns the page itself, and its commands.
+func (p *page) Parts() []part {
+	if len(p.Commands) == 0 {
+		return []part{{"", p}}
+	}
+	all := []part{{"-n __fish_use_subcommand ", p}}
+	for _, c := range p.Commands {
+		all = append(all, part{"-n '__fish_seen_subcommand_from " + c.Name + "' ", c})
+	}
+	return all
 }
 
 var (
@@ -42,7 +89,7 @@ func readHelp(binary string) (*page, error) {
 		return nil, err
 	}
 	command := regexp.MustCompile(`^  ` + regexp.QuoteMeta(name) + ` ([a-z][a-z0-9-]*)(?: .*)?$`)
-	for _, line := range p.head {
+	for _, line := range p.Head {
 		m := command.FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -51,7 +98,7 @@ func readHelp(binary string) (*page, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.commands = append(p.commands, c)
+		p.Commands = append(p.Commands, c)
 	}
 	return p, nil
 }
@@ -62,7 +109,7 @@ func askHelp(binary string, words ...string) (*page, error) {
 		return nil, fmt.Errorf("%s --help: %w", strings.Join(words, " "), err)
 	}
 	p := parseHelp(words, string(out))
-	if p.summary == "" || len(p.flags) == 0 {
+	if p.Summary == "" || len(p.Flags) == 0 {
 		return nil, fmt.Errorf("%s --help has no sentence, or no flags", strings.Join(words, " "))
 	}
 	return p, nil
@@ -70,7 +117,7 @@ func askHelp(binary string, words ...string) (*page, error) {
 
 // parseHelp takes a help apart: a sentence, the usage, text, flags, and text.
 func parseHelp(words []string, text string) *page {
-	p := &page{name: words[len(words)-1], synopsis: strings.Join(words, " ") + " [flags]"}
+	p := &page{Name: words[len(words)-1], Synopsis: strings.Join(words, " ") + " [flags]"}
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	first, _, _ := strings.Cut(text, "\n\n")
 	first = strings.Join(strings.Fields(first), " ")
@@ -78,32 +125,32 @@ func parseHelp(words []string, text string) *page {
 		first = strings.TrimPrefix(first, prefix)
 	}
 	first, _, _ = strings.Cut(first, ". ")
-	p.summary = strings.TrimSuffix(first, ".")
+	p.Summary = strings.TrimSuffix(first, ".")
 	inFlags, seen := false, false
 	for _, line := range lines {
 		usage, isUsage := strings.CutPrefix(line, "Usage: ")
 		m := flagLine.FindStringSubmatch(line)
 		switch {
 		case isUsage:
-			p.synopsis = usage
+			p.Synopsis = usage
 		case flagHead.MatchString(line):
 			inFlags, seen = true, true
 		case inFlags && m != nil:
-			p.flags = append(p.flags, flag{m[1], m[2], m[3], m[4]})
-		case inFlags && strings.TrimSpace(line) != "" && strings.HasPrefix(line, "   ") && len(p.flags) > 0:
-			p.flags[len(p.flags)-1].text += " " + strings.TrimSpace(line)
+			p.Flags = append(p.Flags, flag{m[1], m[2], m[3], m[4]})
+		case inFlags && strings.TrimSpace(line) != "" && strings.HasPrefix(line, "   ") && len(p.Flags) > 0:
+			p.Flags[len(p.Flags)-1].Text += " " + strings.TrimSpace(line)
 		case seen:
 			inFlags = inFlags && line == ""
-			p.tail = append(p.tail, line)
+			p.Tail = append(p.Tail, line)
 		default:
-			p.head = append(p.head, line)
+			p.Head = append(p.Head, line)
 			if m := wordLine.FindStringSubmatch(line); m != nil {
-				p.words = append(p.words, m[1])
+				p.Words = append(p.Words, m[1])
 			}
 		}
 	}
-	if seen && !slices.ContainsFunc(p.flags, func(f flag) bool { return f.long == "help" }) {
-		p.flags = append(p.flags, flag{"h", "help", "", "print the help"})
+	if seen && !slices.ContainsFunc(p.Flags, func(f flag) bool { return f.Long == "help" }) {
+		p.Flags = append(p.Flags, flag{"h", "help", "", "print the help"})
 	}
 	return p
 }

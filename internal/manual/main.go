@@ -1,21 +1,38 @@
 package main
 
 import (
+	"embed"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"text/template"
 )
 
 // places are the files of a command, below the directory.
 var places = []struct {
-	path  string // with the command's name for %s
-	write func(*page) string
+	path     string // with the command's name for %s
+	template string
 }{
-	{"man/man1/%s.1", manPage},
-	{"bash-completion/completions/%s", bash},
-	{"zsh/site-functions/_%s", zsh},
-	{"fish/vendor_completions.d/%s.fish", fish},
+	{"man/man1/%s.1", "man.tmpl"},
+	{"bash-completion/completions/%s", "bash.tmpl"},
+	{"zsh/site-functions/_%s", "zsh.tmpl"},
+	{"fish/vendor_completions.d/%s.fish", "fish.tmpl"},
 }
+
+//go:embed *.tmpl
+var texts embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"join": strings.Join, "upper": strings.ToUpper,
+	"day": day, "roff": roff, "paragraphs": paragraphs,
+	"quote":      func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }, // for a Bourne shell and its kin
+	"underlined": func(s string) string { return strings.ReplaceAll(s, "-", "_") },
+	"colons":     func(s string) string { return strings.ReplaceAll(s, ":", `\:`) },
+	"escape":     escape,
+	"zshValue":   zshValue,
+	"fish":       func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" },
+}).ParseFS(texts, "*.tmpl"))
 
 func main() {
 	if len(os.Args) < 3 {
@@ -36,11 +53,15 @@ func run(dir string, binaries []string) error {
 			return err
 		}
 		for _, place := range places {
-			path := filepath.Join(dir, fmt.Sprintf(place.path, p.name))
+			path := filepath.Join(dir, fmt.Sprintf(place.path, p.Name))
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				return err
 			}
-			if err := os.WriteFile(path, []byte(place.write(p)), 0o644); err != nil {
+			var text strings.Builder
+			if err := templates.ExecuteTemplate(&text, place.template, p); err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 				return err
 			}
 		}

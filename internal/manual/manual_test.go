@@ -44,8 +44,8 @@ func TestPagesOfAllCommands(t *testing.T) {
 			path := filepath.Join(dir, strings.ReplaceAll(place.path, "%s", name))
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			for _, q := range append([]*page{p}, p.commands...) {
-				require.Contains(t, string(text), strings.ReplaceAll(q.name, "-", map[bool]string{true: `\-`, false: "-"}[i == 0]))
+			for _, q := range append([]*page{p}, p.Commands...) {
+				require.Contains(t, string(text), strings.ReplaceAll(q.Name, "-", map[bool]string{true: `\-`, false: "-"}[i == 0]))
 				for _, f := range flagsIn(t, binary, q, p) {
 					want := map[int]string{0: strings.ReplaceAll(f, "-", `\-`), 3: "-l " + f[2:]}[i]
 					if want == "" {
@@ -93,12 +93,12 @@ func flagsIn(t *testing.T, binary string, q, p *page) (all []string) {
 	t.Helper()
 	var words []string
 	if q != p {
-		words = []string{q.name}
+		words = []string{q.Name}
 	}
 	out, err := exec.Command(binary, append(words, "--help")...).Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(out)) {
-		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, "%s: columns of %q", q.name, line)
+		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, "%s: columns of %q", q.Name, line)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, |    )(--[\w-]+)`).FindAllStringSubmatch(string(out), -1) {
 		all = append(all, m[1])
@@ -110,13 +110,18 @@ func flagsIn(t *testing.T, binary string, q, p *page) (all []string) {
 func TestAHelpIsTakenApart(t *testing.T) {
 	p := parseHelp([]string{"prog", "sub"}, "prog sub: does it's \\ [best]\nquickly. And more.\n\nUsage: prog sub [flags] FILE\n\n  an example\n.dot\n\n"+
 		"Flags, before FILE:\n  -n, --count N       N of them\n                      at most\n      --all           all\n      --out FILE      to\n\nThe end:\n  --none of it\n")
-	require.Equal(t, "does it's \\ [best] quickly", p.summary)
-	require.Equal(t, "prog sub [flags] FILE", p.synopsis)
-	require.Equal(t, []flag{{"n", "count", "N", "N of them at most"}, {"", "all", "", "all"}, {"", "out", "FILE", "to"}, {"h", "help", "", "print the help"}}, p.flags)
-	require.Equal(t, []string{"", "The end:", "  --none of it"}, p.tail)
-	require.Contains(t, manPage(p), "\n\\&.dot\n")
-	require.Contains(t, manPage(p), "does it's \\e [best] quickly")
-	require.Contains(t, bash(p), "words='-n --count --all --out -h --help'")
-	require.Contains(t, zsh(p), `'--count[N of them at most]:N:'`)
-	require.Contains(t, fish(p), "complete -c sub -l out -r -F -d 'to'\n")
+	require.Equal(t, "does it's \\ [best] quickly", p.Summary)
+	require.Equal(t, "prog sub [flags] FILE", p.Synopsis)
+	require.Equal(t, []flag{{"n", "count", "N", "N of them at most"}, {"", "all", "", "all"}, {"", "out", "FILE", "to"}, {"h", "help", "", "print the help"}}, p.Flags)
+	require.Equal(t, []string{"", "The end:", "  --none of it"}, p.Tail)
+	text := func(name string) string {
+		var b strings.Builder
+		require.NoError(t, templates.ExecuteTemplate(&b, name, p))
+		return b.String()
+	}
+	require.Contains(t, text("man.tmpl"), "\n\\&.dot\n")
+	require.Contains(t, text("man.tmpl"), "does it's \\e [best] quickly")
+	require.Contains(t, text("bash.tmpl"), "words='-n --count --all --out -h --help'")
+	require.Contains(t, text("zsh.tmpl"), `'--count[N of them at most]:N:'`)
+	require.Contains(t, text("fish.tmpl"), "complete -c sub -l out -r -F -d 'to'\n")
 }

@@ -38,7 +38,7 @@ func TestAWaitDoesNotSleepWithoutABarrier(t *testing.T) {
 	})
 	go func() {
 		<-failed
-		symheap.Atomic(o.Space.Base(), o.Off, symheap.Set, 8, 1, 0) // this PE is not woken
+		symheap.Atomic(o.Space.Heap().Base, o.Off, symheap.Set, 8, 1, 0) // this PE is not woken
 	}()
 	_, err := o.WaitUntil(context.Background(), 0, Condition{Size: 8, V: 1})
 	require.NoError(t, err)

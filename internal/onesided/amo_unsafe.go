@@ -45,26 +45,15 @@ func (c *Ctx) FetchAdd(o Object, i int, size uintptr, v uint64, pe int) uint64 {
 	return c.fetchFar(symheap.Add, p, off, size, v, 0)
 }
 
-// CompareSwap stores v if cond is there, and returns what was there.
-func (c *Ctx) CompareSwap(o Object, i int, size uintptr, cond, v uint64, pe int) uint64 {
+// Fetch does any operation but Set with v, and returns what was there. CompareSwap stores v if cond is there.
+func (c *Ctx) Fetch(op symheap.Op, o Object, i int, size uintptr, v, cond uint64, pe int) uint64 {
 	p, off := c.peer(o.Space, pe), o.at(i, size)
 	if base := p.base.Load(); base != nil {
-		old := symheap.Atomic(base, off, symheap.CompareSwap, size, v, cond)
+		old := symheap.Atomic(base, off, op, size, v, cond)
 		p.Stored()
 		return old
 	}
-	return c.fetchFar(symheap.CompareSwap, p, off, size, v, cond)
-}
-
-// Fetch does Swap, And, Or or Xor with v, and returns what was there.
-func (c *Ctx) Fetch(op symheap.Op, o Object, i int, size uintptr, v uint64, pe int) uint64 {
-	p, off := c.peer(o.Space, pe), o.at(i, size)
-	if base := p.base.Load(); base != nil {
-		old := symheap.Atomic(base, off, op, size, v, 0)
-		p.Stored()
-		return old
-	}
-	return c.fetchFar(op, p, off, size, v, 0)
+	return c.fetchFar(op, p, off, size, v, cond)
 }
 
 // Do does Set, Add, And, Or or Xor with v.

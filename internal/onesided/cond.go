@@ -82,29 +82,28 @@ func (o Object) WaitUntil(ctx context.Context, i int, c Condition) (uint64, erro
 type Many struct {
 	Object
 	Condition
-	Skip   []bool // elements that do not count; nil if all do
-	Values []byte // for each element, a value instead of V; nil if V is for all
+	skip   []bool // elements that do not count; nil if all do
+	values []byte // for each element, a value instead of V; nil if V is for all
 }
 
-// Check panics if Skip or Values does not fit.
-func (m *Many) Check() {
-	if m.Values != nil && len(m.Values) != m.N*int(m.Size) {
-		panic(fmt.Sprintf("shmem: %d values for an object of %d elements", len(m.Values)/int(m.Size), m.N))
+// NewMany returns the comparison of each element of an object here, unless skip has it, with the value of a condition, or, if
+// values are not nil, with one of its own. There are as many values. It panics if skip does not fit.
+func NewMany(o Object, c Condition, skip []bool, values []byte) Many {
+	if skip != nil && len(skip) != o.N {
+		panic(fmt.Sprintf("shmem: %d elements to skip or not, of an object of %d", len(skip), o.N))
 	}
-	if m.Skip != nil && len(m.Skip) != m.N {
-		panic(fmt.Sprintf("shmem: %d elements to skip or not, of an object of %d", len(m.Skip), m.N))
-	}
+	return Many{o, c, skip, values}
 }
 
-func (m *Many) counts(i int) bool { return m.Skip == nil || !m.Skip[i] }
+func (m *Many) counts(i int) bool { return m.skip == nil || !m.skip[i] }
 
 func (m *Many) true(i int) bool {
 	c := m.Condition
 	switch {
-	case m.Values != nil && m.Size == 4:
-		c.V = uint64(binary.NativeEndian.Uint32(m.Values[4*i:]))
-	case m.Values != nil:
-		c.V = binary.NativeEndian.Uint64(m.Values[8*i:])
+	case m.values != nil && m.Size == 4:
+		c.V = uint64(binary.NativeEndian.Uint32(m.values[4*i:]))
+	case m.values != nil:
+		c.V = binary.NativeEndian.Uint64(m.values[8*i:])
 	}
 	return c.Holds(m.Word(i, m.Size))
 }
@@ -120,7 +119,7 @@ func (m *Many) none() bool {
 }
 
 // All reports whether all elements that count are as wanted.
-func (m *Many) All() bool {
+func (m Many) All() bool {
 	seen := 0
 	return m.allFrom(&seen)
 }
@@ -139,17 +138,14 @@ func (m *Many) allFrom(seen *int) bool {
 // Any returns the number of an element that is as it should be, or -1. It begins at a
 // random element, so that each of several is returned in time, whatever else the
 // caller asks for in between.
-func (m *Many) Any() int {
+func (m Many) Any() int {
 	if m.N == 0 {
 		return -1
 	}
-	first := rand.IntN(m.N)
-	for i := first; i < m.N; i++ {
-		if m.counts(i) && m.true(i) {
-			return i
+	for at, i := 0, rand.IntN(m.N); at < m.N; at, i = at+1, i+1 {
+		if i == m.N {
+			i = 0
 		}
-	}
-	for i := range first {
 		if m.counts(i) && m.true(i) {
 			return i
 		}
@@ -158,7 +154,7 @@ func (m *Many) Any() int {
 }
 
 // Some appends the numbers of all elements that are as they should be.
-func (m *Many) Some(found []int) []int {
+func (m Many) Some(found []int) []int {
 	for i := range m.N {
 		if m.counts(i) && m.true(i) {
 			found = append(found, i)
@@ -168,8 +164,7 @@ func (m *Many) Some(found []int) []int {
 }
 
 // WaitAll waits until each element has been as wanted, one after the other.
-func (m *Many) WaitAll(ctx context.Context) error {
-	m.Check()
+func (m Many) WaitAll(ctx context.Context) error {
 	if m.none() {
 		return nil
 	}
@@ -179,8 +174,7 @@ func (m *Many) WaitAll(ctx context.Context) error {
 
 // WaitAny waits until some element is as wanted, and returns its number, or -1 if none
 // counts.
-func (m *Many) WaitAny(ctx context.Context) (int, error) {
-	m.Check()
+func (m Many) WaitAny(ctx context.Context) (int, error) {
 	if m.none() {
 		return -1, nil
 	}
@@ -194,8 +188,7 @@ func (m *Many) WaitAny(ctx context.Context) (int, error) {
 
 // WaitSome waits until some element is as wanted, and appends the numbers of all such
 // elements. It appends none if none counts.
-func (m *Many) WaitSome(ctx context.Context, found []int) ([]int, error) {
-	m.Check()
+func (m Many) WaitSome(ctx context.Context, found []int) ([]int, error) {
 	if m.none() {
 		return found, nil
 	}

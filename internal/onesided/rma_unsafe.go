@@ -12,8 +12,7 @@ import (
 // element, and a load of the arm word there. A get is a copy. To any other PE, a put is a
 // request followed by its bytes, and a get is a request that the PE answers. A long get is
 // cut into requests of up to 64 KiB, which are under way together. Requests to a PE are done
-// in their order. Where a part of its heap is a window, a put there is stores, and a get may be loads, see
-// window_unsafe.go.
+// in their order. Where a part of its heap is a window, a put there is stores, see window_unsafe.go.
 //
 // src and dst point to n elements of size bytes each, in this PE's memory. A put returns
 // when src may be used again. Fence and Quiet ensure that it has arrived.
@@ -94,7 +93,7 @@ func (c *Ctx) GetNBI(dst unsafe.Pointer, n int, o Object, size uintptr, pe int) 
 
 // getFar does a get by requests. It waits for the replies only if wait is true.
 func (c *Ctx) getFar(p *Peer, off uintptr, b []byte, wait bool) {
-	if ch := c.channel("get", p); ch != nil && !p.load(b, off) {
+	if ch := c.channel("get", p); ch != nil {
 		c.fail("get", p, ch.Get(off, b, wait))
 	}
 }
@@ -158,9 +157,6 @@ func (c *Ctx) gFar(p *Peer, off, size uintptr) (lo, hi uint64, err error) {
 	ch, err := c.reach(p)
 	if err != nil {
 		return 0, 0, err
-	}
-	if lo, hi, ok := p.loadWord(off, size); ok {
-		return lo, hi, nil
 	}
 	return ch.Load(off, size)
 }

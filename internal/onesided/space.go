@@ -47,9 +47,6 @@ func New(me, n int, heap *symheap.Heap, fence bool, barrier func() error, opErro
 // Heap returns this PE's own heap.
 func (s *Space) Heap() *symheap.Heap { return s.heap }
 
-// Base returns the memory of this PE's own heap.
-func (s *Space) Base() *byte { return s.heap.Base }
-
 // Peers returns all PEs, this one too, by their numbers.
 func (s *Space) Peers() []*Peer { return s.peers }
 
@@ -64,9 +61,6 @@ func (s *Space) SetServed() {
 	s.self.SetFence() // goroutines of this process that store to its heap
 	s.served.Store(true)
 }
-
-// WaitsSleep reports whether waits sleep at once, see SetServed.
-func (s *Space) WaitsSleep() bool { return s.served.Load() }
 
 // SetThreads says that threads of C wait here. It is called before other PEs join.
 func (s *Space) SetThreads(t *Threads) { s.sleepers.threads = t }

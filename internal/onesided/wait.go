@@ -83,7 +83,7 @@ func (s *Space) Wait(ctx context.Context, look func() bool) error {
 	}
 }
 
-// firstPolls is how many polls of a wait cost nothing more. Most waits end within them. Row: Shmem, barrier.
+// firstPolls is how many polls of a wait cost nothing more. Most waits end within them. Row: Shmem, barrier of 2 PEs.
 const firstPolls = 8
 
 // spin polls for budget. It reports whether look returned true.

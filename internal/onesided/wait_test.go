@@ -90,13 +90,13 @@ func servedWaits(t *testing.T, threads *Threads) {
 				c.P(o, 0, 8, v, 0, 0)
 				return
 			}
-			symheap.Store8(s.Base(), o.Off, v)
+			symheap.Store8(s.Heap().Base, o.Off, v)
 			server.Stored()
 		}()
 		polls := 0
 		require.NoError(t, s.Wait(t.Context(), func() bool {
 			polls++
-			return symheap.Load8(s.Base(), o.Off) == v
+			return symheap.Load8(s.Heap().Base, o.Off) == v
 		}))
 		<-stored
 		require.LessOrEqual(t, polls, 2*firstPolls+3, "before it sleeps, and when it was woken")
@@ -128,6 +128,6 @@ func TestAWaitOfAThreadEnds(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	go func() { sleeping(s); end() }()
 	require.ErrorIs(t, s.Wait(ctx, never), context.Canceled)
-	go func() { sleeping(s); symheap.Store8(s.Base(), o.Off, 1) }()
-	require.NoError(t, s.Wait(t.Context(), func() bool { return symheap.Load8(s.Base(), o.Off) == 1 }))
+	go func() { sleeping(s); symheap.Store8(s.Heap().Base, o.Off, 1) }()
+	require.NoError(t, s.Wait(t.Context(), func() bool { return symheap.Load8(s.Heap().Base, o.Off) == 1 }))
 }

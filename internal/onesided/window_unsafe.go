@@ -8,13 +8,12 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Window is parts of a PE's heap as memory that can be written, and perhaps read, at the other end of a bridge: the first
-// Head bytes of the heap, and behind them what the heap has from Objects on. A put there is stores, which have left when it
-// returns. A get is loads where these are cached.
+// Window is parts of a PE's heap as memory that can be written at the other end of a bridge: the first Head bytes of the
+// heap, and behind them what the heap has from Objects on. A put there is stores, which have left when it returns.
 //
-// Other gets, atomics, and what a part of lies elsewhere are requests, over a connection that the same bridge carries. So
-// a request comes behind all stores before it. A store or load does not come behind the requests before it: while one
-// that stores may not be done, puts and gets are requests too.
+// Gets, atomics, and puts of which a part lies elsewhere are requests, over a connection that the same bridge carries. So
+// a request comes behind all stores before it. A store does not come behind the requests before it: while one that stores
+// may not be done, puts are requests too.
 //
 // The PE that waits publishes its arm word to the heap of the PE that puts by a window, and calls Order of the bridge before
 // it polls again. The other one looks at its copy behind its stores.
@@ -22,17 +21,6 @@ type Window struct {
 	ntb.Window
 	Head, Objects uintptr
 	Order         func() // of the device
-	// Load copies bytes of the window. It returns false if they cannot be read.
-	Load func(to []byte, off int) bool
-}
-
-// locate returns where n bytes at an offset of the heap are in the window. It reports whether all of them are.
-func (w *Window) locate(off, n uintptr) (at int, ok bool) {
-	end := w.Head
-	if off >= w.Objects {
-		off, end = off-w.Objects+w.Head, uintptr(w.Len())
-	}
-	return int(off), off+n <= end
 }
 
 // SetWindow has puts to the PE go by a window. Its puts to this one do too. There is one such PE. The caller excludes other
@@ -43,13 +31,18 @@ func (p *Peer) SetWindow(w *Window) {
 	p.space.across = w
 }
 
-// open returns where n bytes at an offset are in the window. It reports whether they can be stored or loaded now. The caller has
-// found that the PE is not dead.
+// open returns where n bytes at an offset of the heap are in the window. It reports whether all of them are, and can be
+// stored now. The caller has found that the PE is not dead.
 func (p *Peer) open(off, n uintptr) (at int, ok bool) {
-	if p.win == nil || p.ch.Behind() {
+	w := p.win
+	if w == nil || p.ch.Behind() {
 		return 0, false
 	}
-	return p.win.locate(off, n)
+	end := w.Head
+	if off >= w.Objects {
+		off, end = off-w.Objects+w.Head, uintptr(w.Len())
+	}
+	return int(off), off+n <= end
 }
 
 // stored follows what was stored by the window (pair S19). What Stored of the channel says is behind the fence.
@@ -97,7 +90,7 @@ func (p *Peer) storeStrided(off uintptr, src unsafe.Pointer, s symheap.Strided) 
 	return true
 }
 
-// elements holds buffers for elements. A local variable would be allocated at each put and get.
+// elements holds buffers for elements. A local variable would be allocated at each put.
 var elements = sync.Pool{New: func() any { return new([2]uint64) }}
 
 // storeWord is store of an element, see symheap.Store. All that was put before is seen there first.
@@ -120,24 +113,6 @@ func (p *Peer) storeWord(off, size uintptr, lo, hi uint64) bool {
 	}
 	p.stored()
 	return true
-}
-
-// load gets bytes by the window. It returns false if that is to be a request.
-func (p *Peer) load(b []byte, off uintptr) bool {
-	at, ok := p.open(off, uintptr(len(b)))
-	return ok && p.win.Load(b, at)
-}
-
-// loadWord is load of an element, see symheap.Load.
-func (p *Peer) loadWord(off, size uintptr) (lo, hi uint64, ok bool) {
-	if p.win == nil {
-		return 0, 0, false
-	}
-	b := elements.Get().(*[2]uint64)
-	defer elements.Put(b)
-	*b = [2]uint64{}
-	ok = p.load(unsafe.Slice((*byte)(unsafe.Pointer(b)), size), off)
-	return b[0], b[1], ok
 }
 
 // tellWaiter is TellWaiter by the window.

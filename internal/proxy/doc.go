@@ -8,7 +8,8 @@
 //	           tcp:// unix:// sdp://            tcp:// unix:// sdp://
 //
 // A [Server] serves the maps of a [Config], which comes from a file or from flags, and may change to those of
-// another one. One [Forwarder] serves one [Map]. Each connection is a relay with one copying goroutine per
+// another one. One [Forwarder] serves one [Map]. Its parts have one job each: a door accepts, connections are limited
+// and counted, targets are known to be up or down, a dialer dials them, and a journal is the log. Each connection is a relay with one copying goroutine per
 // direction and nothing else. An idle connection holds no buffer. It uses no CPU, but for a look a second if
 // it is between TCP and a Unix socket, or one direction has ended. Data of an SDP connection is written from
 // where it lies. A Write of several parts is read, and passed on, whole. A socket is read into a buffer that

@@ -2,34 +2,17 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
 )
-
-// After an error of Accept, Serve waits for this long, and for twice as long after
-// each further error.
-const (
-	acceptBackoffMin = 5 * time.Millisecond
-	acceptBackoffMax = time.Second
-)
-
-// errDrainEnded is the cause for connections that are cut because they outlive
-// Drain or Close.
-var errDrainEnded = errors.New("the proxy ends")
-
-// errMapGone is the cause for connections that are cut because they outlive their map.
-var errMapGone = errors.New("the map was changed or removed")
 
 // env is what the forwarders of a program have in common.
 type env struct {
@@ -43,39 +26,23 @@ type env struct {
 // Forwarder serves one [Map] after the other, on one listener, or on one of TCP and one of SDP. It joins each connection to a new one to the target of
 // the map that it serves then.
 type Forwarder struct {
-	addr Endpoint       // immutable
-	lns  []net.Listener // one for each of addr's networks; immutable
-	env  env            // immutable
+	addr    Endpoint // immutable
+	env     env      // immutable
+	log     journal
+	door    door
+	conns   connections
+	targets targets
+	dialer  dialer
 
-	limited limiter // for lines about targets and Accept
-	crowded limiter // for lines about refused clients
+	current  atomic.Pointer[generation] // for new connections
+	changed  chan struct{}              // wakes check
+	checking sync.WaitGroup             // check
+}
 
-	// ctx ends when connections must end. It also ends dials under way.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// stop is closed when listening ends.
-	stop     chan struct{}
-	changed  chan struct{} // wakes check
-	freed    chan struct{} // wakes a client that waits
-	stopOnce sync.Once
-	// serving counts the connections' goroutines.
-	serving  sync.WaitGroup
-	checking sync.WaitGroup // check
-	own      ownWays        // of transparent maps
-
-	mu       sync.Mutex
-	m        *Map                 // for new connections; guarded by mu
-	turn     int                  // how many maps there were before m; guarded by mu
-	health   map[Endpoint]*health // of targets; guarded by mu
-	next     int                  // place of the last connection among the targets, for roundRobin; guarded by mu
-	tokens   float64              // connections that maxRate lets in now; guarded by mu
-	filled   time.Time            // when tokens was last updated; guarded by mu
-	expired  int                  // connections of turns below it are cut; guarded by mu
-	timers   []*time.Timer        // each raises expired; guarded by mu
-	draining bool                 // no new connections; guarded by mu
-	relays   map[*relay]bool      // open connections; guarded by mu
-	pending  int                  // accepted connections whose target is being dialled; guarded by mu
-	past     Stats                // sums, without the open connections; guarded by mu
+// generation is a map that a forwarder serves, and how many it has served before.
+type generation struct {
+	m    *Map
+	turn int
 }
 
 // open listens on the left side of m. Its errors are one line that says what to
@@ -94,7 +61,7 @@ func open(ctx context.Context, m *Map, env env) (*Forwarder, error) {
 			for _, ln := range lns {
 				ln.Close()
 			}
-			f.cancel()
+			f.conns.cancel()
 			return nil, err
 		}
 		lns = append(lns, ln)
@@ -107,152 +74,59 @@ func open(ctx context.Context, m *Map, env env) (*Forwarder, error) {
 }
 
 func newForwarder(m *Map, env env) *Forwarder {
-	f := &Forwarder{m: m, addr: m.Listen, env: env, stop: make(chan struct{}), changed: make(chan struct{}, 1), freed: make(chan struct{}, 1),
-		relays: make(map[*relay]bool), health: make(map[Endpoint]*health)}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f := &Forwarder{addr: m.Listen, env: env, log: journal{Logger: env.log, limited: newLimiter(limitBurst), crowded: newLimiter(1)}, changed: make(chan struct{}, 1)}
+	f.current.Store(&generation{m: m})
+	f.conns.init(m)
+	f.door.listening, f.door.end = context.WithCancel(f.conns.ctx)
+	f.targets = targets{log: &f.log, health: make(map[Endpoint]*health)}
+	f.dialer = dialer{ctx: f.conns.ctx, fabric: env.fabric, targets: &f.targets}
 	return f
 }
 
 // on sets the listeners.
 func (f *Forwarder) on(lns ...net.Listener) {
-	f.lns = lns
-	if f.m.Listen.Network != networkUnix {
+	f.door.lns = lns
+	if f.addr.Network != networkUnix {
 		f.addr.Address = lns[0].Addr().String()
 	}
+	f.log.at = f.addr.String()
 	f.checking.Go(f.check)
 }
 
 // serves returns the map for new connections.
-func (f *Forwarder) serves() *Map {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.m
-}
+func (f *Forwarder) serves() *Map { return f.current.Load().m }
 
 // allow returns an error for a user who may not connect.
 func (f *Forwarder) allow(p sdp.Peer) error { return f.serves().Users.allow(p) }
 
 // use has new connections be of another map with the same listener. Those that are open go on for a time, and are cut
-// then.
+// then. It is called by one goroutine.
 func (f *Forwarder) use(m *Map, most time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r := m.rights(); r != f.m.rights() {
+	before := f.current.Load()
+	if r := m.rights(); r != before.m.rights() {
 		if err := r.Set(m.Listen.Address); err != nil {
-			f.env.log.Error("cannot change the socket", "map", f.addr.String(), "reason", err)
+			f.log.Error("cannot change the socket", "map", f.log.at, "reason", err)
 		}
 	}
-	f.m = m
-	f.turn++
+	next := &generation{m, before.turn + 1}
+	f.current.Store(next)
+	f.conns.limit(m)
 	wake(f.changed)
-	wake(f.freed)
-	if f.draining || len(f.relays)+f.pending == 0 {
-		return
-	}
-	turn := f.turn
-	f.timers = append(f.timers, time.AfterFunc(most, func() { f.expire(turn) }))
-}
-
-// expire cuts the connections of turns below one.
-func (f *Forwarder) expire(turn int) {
-	f.mu.Lock()
-	f.expired = max(f.expired, turn)
-	var old []*relay
-	for r := range f.relays {
-		if r.turn < turn {
-			old = append(old, r)
-		}
-	}
-	f.mu.Unlock()
-	for _, r := range old {
-		r.abort(errMapGone, byProxy)
-	}
+	timer := time.AfterFunc(most, func() { f.conns.expire(next.turn) })
+	context.AfterFunc(f.conns.ctx, func() { timer.Stop() })
 }
 
 // Addr returns where it listens: the left side of the map, with the port that was
 // picked if it was 0.
 func (f *Forwarder) Addr() Endpoint { return f.addr }
 
+// Stats returns the counters. It may be called at any time, even after Close.
+func (f *Forwarder) Stats() Stats { return f.conns.stats() }
+
 // Serve accepts connections until Drain or Close, and then returns nil. Temporary
 // errors, such as a lack of descriptors, are logged, and Serve waits and tries
 // again. Other errors end it, and it returns the first.
-func (f *Forwarder) Serve() error {
-	f.mu.Lock()
-	if f.draining {
-		f.mu.Unlock()
-		return nil
-	}
-	f.serving.Add(1) // so that one that is accepted while listening ends is served
-	f.mu.Unlock()
-	defer f.serving.Done()
-	ended := make(chan error, len(f.lns))
-	for _, ln := range f.lns {
-		f.serving.Go(func() { ended <- f.accept(ln) })
-	}
-	for range f.lns {
-		if err := <-ended; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// accept is Serve for one listener.
-func (f *Forwarder) accept(ln net.Listener) error {
-	wait := acceptBackoffMin
-	for {
-		c, err := ln.Accept()
-		switch {
-		case err == nil:
-			wait = acceptBackoffMin
-			f.start(c)
-			continue
-		case f.stopped():
-			return nil
-		case !mayPass(err):
-			return err
-		}
-		if left, ok := f.limited.allow(limitBurst); ok {
-			f.env.log.Warn("cannot accept, tries again", "map", f.addr.String(), "reason", err, "left_out", left)
-		}
-		if !f.sleep(wait) {
-			return nil
-		}
-		wait = min(2*wait, acceptBackoffMax)
-	}
-}
-
-// mayPass reports whether an error of Accept concerns one connection or resources,
-// and not the listener itself.
-func mayPass(err error) bool {
-	for _, fatal := range []error{net.ErrClosed, syscall.EBADF, syscall.EINVAL, syscall.ENOTSOCK, syscall.EOPNOTSUPP} {
-		if errors.Is(err, fatal) {
-			return false
-		}
-	}
-	return true
-}
-
-// sleep returns false if listening ended meanwhile.
-func (f *Forwarder) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-f.stop:
-		return false
-	}
-}
-
-func (f *Forwarder) stopped() bool {
-	select {
-	case <-f.stop:
-		return true
-	default:
-		return false
-	}
-}
+func (f *Forwarder) Serve() error { return f.door.serve(&f.log, f.start) }
 
 // start serves one connection in goroutines of its own, or resets it. It returns when there is room, where clients
 // are to wait.
@@ -261,19 +135,21 @@ func (f *Forwarder) start(c net.Conn) {
 	m := f.serves()
 	cause := m.turnsAway(c)
 	if cause == "" && m.Transparent {
-		cause = f.findTarget(e)
+		cause = f.env.findTarget(e)
 	}
 	if cause != "" {
-		f.mu.Lock()
-		f.past.Refused++
-		f.mu.Unlock()
+		f.conns.count(0, func(s *Stats) { s.Refused++ })
 		f.refuse(e, cause)
 		return
 	}
 	for {
-		cause, wait := f.admit(e)
+		now := f.current.Load()
+		cause, wait := f.conns.admit(now.m)
 		switch {
 		case cause == "":
+			e.m = now.m
+			// Serve is counted too. So this is never the first one beside the Wait of Drain.
+			f.door.work.Go(func() { f.serve(e, now.turn) })
 			return
 		case cause == ending:
 			reset(e.client)
@@ -282,19 +158,17 @@ func (f *Forwarder) start(c net.Conn) {
 			f.refuse(e, cause)
 			return
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
-		case <-f.freed:
-		case <-f.ctx.Done():
+		case <-time.After(wait):
+		case <-f.conns.freed:
+		case <-f.conns.ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
 func (f *Forwarder) refuse(e *lastLine, cause string) {
 	e.result, e.by, e.cause = refused, byProxy, cause
-	f.logEnd(e)
+	f.log.ended(e)
 	reset(e.client)
 }
 
@@ -317,94 +191,66 @@ func (m *Map) turnsAway(c net.Conn) string {
 	return ""
 }
 
-// ending is the cause for a client that came when connections were cut. It is not counted.
-const ending = "ending"
-
+// serve serves a connection of a generation until its end.
 func (f *Forwarder) serve(e *lastLine, turn int) {
 	if e.m.Transparent {
-		defer f.own.forget(e)
+		defer f.dialer.own.forget(e)
 	}
-	if cause := f.takeHeader(e); cause != "" {
-		f.mu.Lock()
-		f.pending--
-		f.past.Total--
-		f.past.Refused++
-		f.mu.Unlock()
-		wake(f.freed)
+	if cause := takeHeader(f.conns.ctx, e); cause != "" {
+		f.conns.count(-1, func(s *Stats) { s.Total--; s.Refused++ })
 		f.refuse(e, cause)
 		return
 	}
-	target, err := f.dial(e)
+	target, err := f.dialer.dial(e)
 	e.connect = time.Since(e.begun)
 	if err != nil {
 		e.result, e.by, e.cause = failed, byTarget, dialCause(err)
-		f.mu.Lock()
-		f.pending--
-		f.past.Failed++
-		f.mu.Unlock()
-		wake(f.freed)
-		if f.ctx.Err() != nil {
+		f.conns.count(-1, func(s *Stats) { s.Failed++ })
+		if f.conns.ctx.Err() != nil {
 			err = errDrainEnded
 		}
 		if err == errDrainEnded || err == errRedirectedAgain {
 			e.by, e.cause = byProxy, err.Error()
 		}
-		f.logEnd(e)
+		f.log.ended(e)
 		reset(e.client) // last, so that the client is counted and logged before it sees the reset
 		return
 	}
 	r := &relay{client: e.client, target: target, turn: turn, about: e}
 	r.watch.idle, r.watch.half, r.watch.keepAlive = e.m.IdleTimeout, e.m.HalfClosed, e.m.KeepAlive
 	e.relay = r
-	f.mu.Lock()
-	f.pending--
-	f.opened(e, 1)
-	f.relays[r] = true
-	ended, expired := f.ctx.Err() != nil, turn < f.expired
-	f.mu.Unlock()
-	switch { // abortAll or expire has run already
-	case ended:
-		r.abort(errDrainEnded, byProxy)
-	case expired:
-		r.abort(errMapGone, byProxy)
-	}
+	f.targets.opened(e, 1)
+	f.conns.begin(r)
 
 	cut := r.run()
 
 	e.by, e.cause = side(r.first.Load()), causeOf(cut)
-	f.mu.Lock()
-	delete(f.relays, r)
 	switch {
 	case cut != nil:
-		f.past.Aborted++
 		e.result = aborted
 	case e.by == byClient && r.toTarget.bytes.Load() == 0 && r.fromTarget.bytes.Load() == 0:
-		f.past.Total--
-		f.past.Checks++
 		e.result = checked
 	}
-	f.past.add(r)
-	f.opened(e, -1)
-	f.mu.Unlock()
-	wake(f.freed)
+	f.targets.opened(e, -1)
+	f.conns.end(r, e.result)
 	if e.result != checked {
-		f.logEnd(e)
+		f.log.ended(e)
 	}
 }
 
 // Drain stops listening and waits until all connections have ended. If ctx ends
 // first, it resets the remaining connections and returns their number.
 func (f *Forwarder) Drain(ctx context.Context) (cut int) {
-	f.stopListening(handover)
+	f.door.shut(handover)
 	done := make(chan struct{})
 	go func() {
-		f.serving.Wait()
+		f.door.work.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
-		cut = f.abortAll()
+		cut = f.conns.cut()
 		<-done
 	}
 	f.end()
@@ -414,59 +260,15 @@ func (f *Forwarder) Drain(ctx context.Context) (cut int) {
 // Close stops listening and resets all connections. When it returns, nothing of the
 // forwarder is left.
 func (f *Forwarder) Close() {
-	f.stopListening(net.Listener.Close)
-	f.abortAll()
-	f.serving.Wait()
+	f.door.shut(net.Listener.Close)
+	f.conns.cut()
+	f.door.work.Wait()
 	f.end()
 }
 
 // end ends what is left when no connection is.
 func (f *Forwarder) end() {
-	f.cancel()
-	for _, ln := range f.lns {
-		if l, ok := ln.(*sdp.Listener); ok {
-			l.Close() // if it was handed over
-		}
-	}
-	f.mu.Lock()
-	for _, t := range f.timers {
-		t.Stop()
-	}
-	f.mu.Unlock()
+	f.conns.cancel()
+	f.door.close()
 	f.checking.Wait()
-}
-
-// stopListening has stop end each listener.
-func (f *Forwarder) stopListening(stop func(net.Listener) error) {
-	f.stopOnce.Do(func() {
-		f.mu.Lock()
-		f.draining = true
-		f.mu.Unlock()
-		close(f.stop)
-		for _, ln := range f.lns {
-			stop(ln)
-		}
-	})
-}
-
-// handover leaves the port of SDP to a proxy that takes the place of this one. end closes its listener.
-func handover(ln net.Listener) error {
-	if l, ok := ln.(*sdp.Listener); ok {
-		l.Handover()
-		return nil
-	}
-	return ln.Close()
-}
-
-// abortAll ends all connections at once, and returns how many.
-func (f *Forwarder) abortAll() int {
-	f.mu.Lock()
-	f.cancel() // serve aborts what it adds to relays after this
-	relays := slices.Collect(maps.Keys(f.relays))
-	cut := len(relays) + f.pending
-	f.mu.Unlock()
-	for _, r := range relays {
-		r.abort(errDrainEnded, byProxy)
-	}
-	return cut
 }

@@ -153,7 +153,7 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			e := newEnv(t)
 			client, server, f := e.pair(network, networkSDP)
-			f.stopListening(net.Listener.Close) // the first step of Drain
+			f.door.shut(net.Listener.Close) // the first step of Drain
 			if c, err := e.tryDial(f.Addr()); err == nil {
 				c.Close()
 				t.Error("it still listens")
@@ -355,21 +355,24 @@ func TestConnectionAcceptedAsConnectionsAreCutIsReset(t *testing.T) {
 
 func TestLimiterLetsABurstThroughAndThenOnePerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l limiter
-		passed := func(tries int) (n, left int) {
+		l := newLimiter(limitBurst)
+		passed := func(tries int) (n int, left int64) {
 			for range tries {
-				if skipped, ok := l.allow(limitBurst); ok {
+				if skipped, ok := l.allow(); ok {
 					n++
 					left += skipped
 				}
 			}
 			return n, left
 		}
-		for i, want := range []struct{ n, left int }{{limitBurst, 0}, {1, 100 - limitBurst}, {1, 99}} {
+		for i, want := range []struct {
+			n    int
+			left int64
+		}{{limitBurst, 0}, {1, 100 - limitBurst}, {1, 99}} {
 			if n, left := passed(100); n != want.n || left != want.left {
 				t.Errorf("second %d: %d lines passed that tell of %d others, want %d and %d", i, n, left, want.n, want.left)
 			}
-			time.Sleep(limitInterval)
+			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Hour)
 		if n, _ := passed(100); n != limitBurst {

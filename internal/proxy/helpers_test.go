@@ -132,9 +132,7 @@ func (e *testEnv) pair(listen, target string) (client, server conn, f *Forwarder
 	client = e.dial(f.Addr())
 	server = accept(e.t, ln)
 	eventually(e.t, "the two are joined", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.relays) == 1
+		return len(f.conns.open()) == 1
 	})
 	return client, server, f
 }

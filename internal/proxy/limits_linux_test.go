@@ -18,34 +18,34 @@ func TestTargetsAreTriedInTheOrderOfTheMap(t *testing.T) {
 	a, b, c := Endpoint{networkTCP, "a:1"}, Endpoint{networkTCP, "b:1"}, Endpoint{networkTCP, "c:1"}
 	m := &Map{Targets: []Endpoint{a, b, c}}
 	f := newForwarder(m, env{log: new(logLines).logger()})
-	defer f.cancel()
-	require.Equal(t, []Endpoint{a, b, c}, f.order(m))
+	defer f.conns.cancel()
+	require.Equal(t, []Endpoint{a, b, c}, f.targets.order(m))
 	m.Balance = roundRobin
-	require.Equal(t, []Endpoint{b, c, a}, f.order(m))
-	require.Equal(t, []Endpoint{c, a, b}, f.order(m))
-	require.Equal(t, []Endpoint{a, b, c}, f.order(m))
+	require.Equal(t, []Endpoint{b, c, a}, f.targets.order(m))
+	require.Equal(t, []Endpoint{c, a, b}, f.targets.order(m))
+	require.Equal(t, []Endpoint{a, b, c}, f.targets.order(m))
 	m.Balance = leastConn
-	f.of(a).open, f.of(b).open = 2, 1
-	require.Equal(t, []Endpoint{c, b, a}, f.order(m))
+	f.targets.of(a).open, f.targets.of(b).open = 2, 1
+	require.Equal(t, []Endpoint{c, b, a}, f.targets.order(m))
 	// One that is down comes last, until it answers or its time is over.
 	for range checksToFall {
-		require.Equal(t, c, f.order(m)[0])
-		f.dialled(c, 0, errors.New("no"))
+		require.Equal(t, c, f.targets.order(m)[0])
+		f.targets.dialled(m, c, 0, errors.New("no"))
 	}
-	require.Equal(t, []Endpoint{b, a, c}, f.order(m))
-	f.dialled(c, 0, nil)
-	require.Equal(t, c, f.order(m)[0])
+	require.Equal(t, []Endpoint{b, a, c}, f.targets.order(m))
+	f.targets.dialled(m, c, 0, nil)
+	require.Equal(t, c, f.targets.order(m)[0])
 	for range checksToFall {
-		f.dialled(c, 0, errors.New("no"))
+		f.targets.dialled(m, c, 0, errors.New("no"))
 	}
-	f.of(c).until = time.Now()
-	require.Equal(t, c, f.order(m)[0])
+	f.targets.of(c).until = time.Now()
+	require.Equal(t, c, f.targets.order(m)[0])
 	m.Check = time.Hour
 	for range checksToRise {
-		require.Equal(t, b, f.order(m)[0])
-		f.dialled(c, 0, nil)
+		require.Equal(t, b, f.targets.order(m)[0])
+		f.targets.dialled(m, c, 0, nil)
 	}
-	require.Equal(t, c, f.order(m)[0])
+	require.Equal(t, c, f.targets.order(m)[0])
 }
 
 func TestAConnectionGoesToATargetThatAnswers(t *testing.T) {
@@ -67,7 +67,7 @@ func TestChecksFindTargetsThatComeBack(t *testing.T) {
 	m := NewConfig().Defaults
 	m.Listen, m.Targets, m.Check = e.free(networkUnix), []Endpoint{path}, time.Millisecond
 	f := e.serve(&m)
-	down := func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.of(path).down }
+	down := func() bool { return f.targets.known(f.serves())[0].down }
 	eventually(t, "it is down", down)
 	ln, err := unixsock.Listen(t.Context(), path.Address)
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestRetriesReachATargetThatComesLate(t *testing.T) {
 	m.Listen, m.Targets, m.Retries = e.free(networkUnix), []Endpoint{path}, 1000
 	f := e.serve(&m)
 	c := e.dial(m.Listen)
-	eventually(t, "one dial has failed", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.of(path).failed > 0 })
+	eventually(t, "one dial has failed", func() bool { return f.targets.known(f.serves())[0].failed > 0 })
 	ln, err := unixsock.Listen(t.Context(), path.Address)
 	require.NoError(t, err)
 	defer ln.Close()
@@ -262,9 +262,7 @@ func TestKeepAliveIsTheMaps(t *testing.T) {
 	e.dial(f.Addr())
 	accept(t, ln)
 	eventually(t, "both sides are kept alive", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for r := range f.relays {
+		for _, r := range f.conns.open() {
 			return keepsAlive(t, r.client) == 77 && keepsAlive(t, r.target) == 77
 		}
 		return false

@@ -9,11 +9,13 @@ import (
 	"math"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
 	"github.com/ntbnet/ntbnet/sdp"
+	"golang.org/x/time/rate"
 )
 
 // NewLogger returns a logger in the format of a Config, for its own level.
@@ -66,26 +68,51 @@ type lastLine struct {
 	cause   string
 }
 
-// logEnd writes the one line of a connection. Those of clients that were refused, and of targets that could not be
+// journal is the log of a forwarder.
+type journal struct {
+	*slog.Logger
+	at      string   // where it listens; immutable
+	limited *limiter // for lines about targets and Accept
+	crowded *limiter // for lines about refused clients
+}
+
+// limitBurst is how many lines that have many causes may be written at once.
+const limitBurst = 5
+
+// limiter keeps a target that is down, or many clients, from filling the log. It allows some lines at once, and one per
+// second after that.
+type limiter struct {
+	rate *rate.Limiter
+	left atomic.Int64 // lines left out since the last one
+}
+
+func newLimiter(burst int) *limiter { return &limiter{rate: rate.NewLimiter(1, burst)} }
+
+// allow reports whether a line may be written, and how many were left out before it.
+func (l *limiter) allow() (left int64, ok bool) {
+	if !l.rate.Allow() {
+		l.left.Add(1)
+		return 0, false
+	}
+	return l.left.Swap(0), true
+}
+
+// ended writes the one line of a connection. Those of clients that were refused, and of targets that could not be
 // reached, are left out if there are too many.
-func (f *Forwarder) logEnd(e *lastLine) {
-	level, left := slog.LevelInfo, 0
-	if e.result == refused || e.result == failed {
-		limit, burst := &f.limited, limitBurst
-		if e.result == refused {
-			limit, burst = &f.crowded, 1
-		}
+func (j *journal) ended(e *lastLine) {
+	level, left := slog.LevelInfo, int64(0)
+	if limit := map[result]*limiter{refused: j.crowded, failed: j.limited}[e.result]; limit != nil {
 		level = slog.LevelWarn
 		var ok bool
-		if left, ok = limit.allow(burst); !ok {
+		if left, ok = limit.allow(); !ok {
 			return
 		}
 	}
-	if !f.env.log.Enabled(context.Background(), level) {
+	if !j.Enabled(context.Background(), level) {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 16)
-	attrs = append(attrs, slog.String("end", e.result.String()), slog.String("map", f.addr.String()), slog.String("client", e.name()), slog.String("client_by", networkOf(e.client)))
+	attrs = append(attrs, slog.String("end", e.result.String()), slog.String("map", j.at), slog.String("client", e.name()), slog.String("client_by", networkOf(e.client)))
 	if e.named != nil {
 		attrs = append(attrs, slog.String("via", e.client.RemoteAddr().String()))
 	}
@@ -98,9 +125,9 @@ func (f *Forwarder) logEnd(e *lastLine) {
 	}
 	attrs = append(attrs, slog.Float64("duration_ms", milliseconds(time.Since(e.begun))), slog.String("by", e.by.String()), slog.String("cause", e.cause))
 	if left > 0 {
-		attrs = append(attrs, slog.Int("left_out", left))
+		attrs = append(attrs, slog.Int64("left_out", left))
 	}
-	f.env.log.LogAttrs(context.Background(), level, "connection", attrs...)
+	j.LogAttrs(context.Background(), level, "connection", attrs...)
 }
 
 // targetBy returns by what the target was reached, or by what it was to be.

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"bytes"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -22,42 +20,31 @@ const (
 // LogQueue is a writer for a log that waits for nobody. Lines wait in a queue while their reader is slow, and are
 // dropped while it is full, or where they cannot be written.
 type LogQueue struct {
-	come    chan struct{} // has room for one; there are lines
+	lines   chan string
 	closing chan struct{} // closed by Close
 	written chan struct{} // closed when nothing is written any more
-	dropped atomic.Uint64
-
-	mu    sync.Mutex
-	lines []byte // that wait to be written; guarded by mu
-	n     int    // lines that wait or are being written; guarded by mu
+	dropped atomic.Int64
 }
 
 // NewLogQueue returns a queue whose lines go to w.
 func NewLogQueue(w io.Writer) *LogQueue {
-	q := &LogQueue{come: make(chan struct{}, 1), closing: make(chan struct{}), written: make(chan struct{})}
+	q := &LogQueue{lines: make(chan string, queuedLines), closing: make(chan struct{}), written: make(chan struct{})}
 	go q.run(w)
 	return q
 }
 
 // Write queues a line, or drops it.
 func (q *LogQueue) Write(line []byte) (int, error) {
-	q.mu.Lock()
-	full := q.n == queuedLines
-	if !full {
-		q.n++
-		q.lines = append(q.lines, line...)
-	}
-	q.mu.Unlock()
-	if full {
+	select {
+	case q.lines <- string(line):
+	default:
 		q.dropped.Add(1)
-	} else {
-		wake(q.come)
 	}
 	return len(line), nil
 }
 
 // Dropped returns how many lines were dropped.
-func (q *LogQueue) Dropped() uint64 { return q.dropped.Load() }
+func (q *LogQueue) Dropped() int64 { return q.dropped.Load() }
 
 // Close returns when all lines are written, or after a second. It is called once. Later lines are lost.
 func (q *LogQueue) Close() {
@@ -68,40 +55,37 @@ func (q *LogQueue) Close() {
 	}
 }
 
+// run writes lines together: as many as fit into a write, or have come within gatherTime.
 func (q *LogQueue) run(w io.Writer) {
 	defer close(q.written)
-	var lines []byte // as large as the most that have waited
-	for open := true; open; {
-		select {
-		case <-q.come:
-			select {
-			case <-time.After(gatherTime):
-			case <-q.closing:
-			}
-		case <-q.closing:
-			open = false
+	var together []byte
+	var n int64 // lines in together
+	write := func() {
+		if n == 0 {
+			return
 		}
-		q.mu.Lock()
-		lines, q.lines = q.lines, lines[:0]
-		q.mu.Unlock()
-		q.write(w, lines)
+		if _, err := w.Write(together); err != nil { // its reader has gone, or a disk is full
+			q.dropped.Add(n)
+		}
+		together, n = together[:0], 0
 	}
-}
-
-// write writes lines, or drops them: their reader has gone, or a disk is full.
-func (q *LogQueue) write(w io.Writer, lines []byte) {
-	for len(lines) > 0 {
-		size := min(len(lines), wholeWrite)
-		if end := bytes.LastIndexByte(lines[:size], '\n'); end >= 0 {
-			size = end + 1
+	defer write()
+	var gathered <-chan time.Time // nil while there is no line
+	for closing := q.closing; closing != nil || len(q.lines) > 0; {
+		select {
+		case line := <-q.lines:
+			if len(together)+len(line) > wholeWrite {
+				write()
+			}
+			if n == 0 {
+				gathered = time.After(gatherTime)
+			}
+			together, n = append(together, line...), n+1
+		case <-gathered:
+			write()
+			gathered = nil
+		case <-closing:
+			closing = nil
 		}
-		n := bytes.Count(lines[:size], []byte("\n"))
-		if _, err := w.Write(lines[:size]); err != nil {
-			q.dropped.Add(uint64(n))
-		}
-		lines = lines[size:]
-		q.mu.Lock()
-		q.n -= n
-		q.mu.Unlock()
 	}
 }

@@ -17,8 +17,9 @@ const lookupTimeout = 5 * time.Second
 
 // served is a map, and the forwarder that serves it or will do so.
 type served struct {
-	f *Forwarder
-	m *Map
+	f     *Forwarder
+	m     *Map
+	fresh bool // f has served no map yet
 }
 
 // checkLoops returns an error if one of these maps leads back to itself: by its own target, or
@@ -57,7 +58,7 @@ func (e env) routes(ctx context.Context, maps []served) []route {
 	var all []route
 	for _, s := range maps {
 		for _, t := range s.m.Targets {
-			for i, ln := range s.f.lns {
+			for i, ln := range s.f.door.lns {
 				listen := s.f.addr
 				if listen.Network == networkBoth {
 					listen = Endpoint{listen.networks()[i], ln.Addr().String()}

@@ -19,19 +19,12 @@ type Status struct {
 
 // MapStatus is what a map is doing.
 type MapStatus struct {
-	Map            string       `json:"map"` // where it listens
-	Targets        []string     `json:"targets"`
-	Down           []string     `json:"down"`            // those of the targets that are tried last
-	MaxConnections int          `json:"max_connections"` // 0 for no limit
-	Open           int          `json:"open"`
-	Total          int64        `json:"total"`
-	Refused        int64        `json:"refused"`
-	Failed         int64        `json:"failed"`
-	Aborted        int64        `json:"aborted"`
-	Checks         int64        `json:"checks"`
-	ToTarget       int64        `json:"to_target"`
-	FromTarget     int64        `json:"from_target"`
-	Connections    []Connection `json:"connections"` // the oldest first
+	Map            string   `json:"map"` // where it listens
+	Targets        []string `json:"targets"`
+	Down           []string `json:"down"`            // those of the targets that are tried last
+	MaxConnections int      `json:"max_connections"` // 0 for no limit
+	Stats
+	Connections []Connection `json:"connections"` // the oldest first
 }
 
 // Connection is an open connection whose target has answered.
@@ -47,20 +40,14 @@ type Connection struct {
 
 // status returns what a forwarder is doing.
 func (f *Forwarder) status() MapStatus {
-	s, m := f.Stats(), f.serves()
-	all := MapStatus{Map: f.addr.String(), Targets: m.TargetNames(), MaxConnections: m.MaxConnections, Open: s.Open, Total: s.Total, Refused: s.Refused, Failed: s.Failed,
-		Aborted: s.Aborted, Checks: s.Checks, ToTarget: s.ToTarget, FromTarget: s.FromTarget, Connections: []Connection{}, Down: []string{}}
-	f.mu.Lock()
-	for _, t := range m.Targets {
-		if f.isDown(m, t) {
-			all.Down = append(all.Down, t.String())
+	m := f.serves()
+	all := MapStatus{Map: f.log.at, Targets: m.TargetNames(), MaxConnections: m.MaxConnections, Stats: f.Stats(), Connections: []Connection{}, Down: []string{}}
+	for _, t := range f.targets.known(m) {
+		if t.last {
+			all.Down = append(all.Down, t.at.String())
 		}
 	}
-	var open []*relay
-	for r := range f.relays {
-		open = append(open, r)
-	}
-	f.mu.Unlock()
+	open := f.conns.open()
 	slices.SortFunc(open, func(a, b *relay) int { return a.about.begun.Compare(b.about.begun) })
 	for _, r := range open {
 		e := r.about
@@ -143,21 +130,18 @@ func (s *Server) writeMetrics(w *metrics.Writer) {
 // writeTargets writes what is known of the targets of maps. It locks none of them while it writes.
 func (s *Server) writeTargets(w *metrics.Writer, maps []*Forwarder) {
 	type row struct {
-		health
-		up     bool
+		knownTarget
 		labels []string
 	}
 	var rows []row
 	for _, f := range maps {
-		f.mu.Lock()
-		for _, t := range f.m.Targets {
-			rows = append(rows, row{*f.of(t), !f.isDown(f.m, t), []string{"map", f.addr.String(), "target", t.String()}})
+		for _, t := range f.targets.known(f.serves()) {
+			rows = append(rows, row{t, []string{"map", f.log.at, "target", t.at.String()}})
 		}
-		f.mu.Unlock()
 	}
 	w.Family("sdp_proxy_target_up", "gauge", "Whether a target is tried first: 1, or 0 after dials in a row that failed.")
 	for _, r := range rows {
-		w.Sample(map[bool]float64{true: 1}[r.up], r.labels...)
+		w.Sample(map[bool]float64{false: 1}[r.last], r.labels...)
 	}
 	w.Family("sdp_proxy_target_dials_total", "counter", "Dials of a target, checks too, by result.")
 	for _, r := range rows {

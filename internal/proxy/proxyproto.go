@@ -106,12 +106,12 @@ func torn(err error) error {
 	return err
 }
 
-// within calls do, which uses c, and ends it when the time is over, or when the forwarder cuts its connections.
-func (f *Forwarder) within(most time.Duration, c net.Conn, do func() error) error {
+// within calls do, which uses c, and ends it when the time is over, or when ctx ends.
+func within(ctx context.Context, most time.Duration, c net.Conn, do func() error) error {
 	if err := c.SetDeadline(time.Now().Add(most)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(f.ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	err := do()
 	if !stop() {
 		return errDrainEnded
@@ -124,7 +124,7 @@ func (f *Forwarder) within(most time.Duration, c net.Conn, do func() error) erro
 
 // takeHeader reads the header of a client, if its map wants one, and notes whom it names. It returns the cause for which
 // the client is refused, or "".
-func (f *Forwarder) takeHeader(e *lastLine) string {
+func takeHeader(ctx context.Context, e *lastLine) string {
 	if !e.m.wantsHeader(e.client) {
 		return ""
 	}
@@ -132,7 +132,7 @@ func (f *Forwarder) takeHeader(e *lastLine) string {
 		return acceptProxy // the map has changed since the client came
 	}
 	var h *proxyproto.Header
-	err := f.within(headerTime, e.client, func() (err error) {
+	err := within(ctx, headerTime, e.client, func() (err error) {
 		h, err = readHeader(e.client)
 		return err
 	})
@@ -163,7 +163,7 @@ func from(networks []netip.Prefix, a net.Addr) bool {
 }
 
 // sendHeader sends a target the header that its map wants: for a client, or for a check, which has none.
-func (f *Forwarder) sendHeader(target net.Conn, m *Map, e *lastLine) error {
+func sendHeader(ctx context.Context, target net.Conn, m *Map, e *lastLine) error {
 	var version byte
 	switch {
 	case m.SendProxyV2:
@@ -187,7 +187,7 @@ func (f *Forwarder) sendHeader(target net.Conn, m *Map, e *lastLine) error {
 	if err != nil {
 		return err
 	}
-	return f.within(headerTime, target, func() error {
+	return within(ctx, headerTime, target, func() error {
 		_, err := target.Write(h)
 		return err
 	})

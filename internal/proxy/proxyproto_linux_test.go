@@ -191,7 +191,7 @@ func TestHostileHeadersAreRefused(t *testing.T) {
 func TestAHeaderHasATime(t *testing.T) {
 	e := newEnv(t)
 	f := newForwarder(&Map{}, env{log: e.log.logger()})
-	defer f.cancel()
+	defer f.conns.cancel()
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
@@ -204,7 +204,7 @@ func TestAHeaderHasATime(t *testing.T) {
 			i %= 20
 		}
 	}()
-	err := f.within(20*time.Millisecond, a, func() error { _, err := readHeader(a); return err })
+	err := within(t.Context(), 20*time.Millisecond, a, func() error { _, err := readHeader(a); return err })
 	require.ErrorContains(t, err, "timeout")
 	b.Close()
 }

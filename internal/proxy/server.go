@@ -72,55 +72,45 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 	if err := s.env.checkPassed(c); err != nil {
 		return err
 	}
-	var all, opened []served
-	var operators net.Listener
+	var undo []func()
 	defer func() {
 		if err != nil {
-			for _, o := range opened {
-				o.f.Close()
-			}
-			if operators != nil {
-				operators.Close()
+			for _, f := range undo {
+				f()
 			}
 		}
 	}()
-	rest := slices.Clone(s.maps)
+	all, rest := make([]served, len(c.Maps)), slices.Clone(s.maps)
 	for i := range c.Maps {
-		m := &c.Maps[i]
-		at := slices.IndexFunc(rest, func(f *Forwarder) bool { return f.serves().Listen == m.Listen })
-		if at >= 0 {
-			if m.Listen.Network == networkSDP && rest[at].serves().Users.All() != m.Users.All() {
-				return fmt.Errorf("%v is for some users alone, or was: that takes a restart, or another port", m.Listen)
+		o := &all[i]
+		o.m = &c.Maps[i]
+		if at := slices.IndexFunc(rest, func(f *Forwarder) bool { return f.serves().Listen == o.m.Listen }); at >= 0 {
+			o.f = rest[at]
+			if err := o.f.serves().mayBecome(o.m); err != nil {
+				return err
 			}
-			if rest[at].serves().Transparent != m.Transparent {
-				return fmt.Errorf("%v is transparent, or was: that takes a restart, or another port", m.Listen)
-			}
-			all = append(all, served{rest[at], m})
 			rest = slices.Delete(rest, at, at+1)
 			continue
 		}
-		f, err := open(ctx, m, s.env)
-		if err != nil {
+		if o.f, err = open(ctx, o.m, s.env); err != nil {
 			return err
 		}
-		opened = append(opened, served{f, m})
-		all = append(all, served{f, m})
+		o.fresh = true
+		undo = append(undo, o.f.Close)
 	}
+	var operators net.Listener
 	changed := s.cfg == nil || s.cfg.Metrics != c.Metrics
 	if changed && c.Metrics != "" {
 		if operators, err = metrics.Listen(ctx, c.Metrics); err != nil {
 			return fmt.Errorf("metrics %s: %w", c.Metrics, rootCause(err))
 		}
+		undo = append(undo, func() { operators.Close() })
 	}
 	if err := s.env.checkLoops(ctx, all); err != nil {
 		return err
 	}
 	if changed {
 		s.serveOperators(operators)
-	}
-	before := map[*Forwarder]bool{}
-	for _, f := range s.maps {
-		before[f] = true
 	}
 	s.cfg = c
 	s.mu.Lock()
@@ -131,7 +121,7 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 	s.mu.Unlock()
 	for _, o := range all {
 		switch {
-		case !before[o.f]:
+		case o.fresh:
 			go s.serve(o.f)
 		case !reflect.DeepEqual(o.f.serves(), o.m):
 			o.f.use(o.m, c.DrainTimeout)
@@ -139,6 +129,17 @@ func (s *Server) Apply(ctx context.Context, c *Config) (err error) {
 	}
 	for _, f := range rest {
 		s.remove(f, c)
+	}
+	return nil
+}
+
+// mayBecome returns an error if a listener of m cannot serve another map.
+func (m *Map) mayBecome(other *Map) error {
+	switch {
+	case m.Listen.Network == networkSDP && m.Users.All() != other.Users.All():
+		return fmt.Errorf("%v is for some users alone, or was: that takes a restart, or another port", m.Listen)
+	case m.Transparent != other.Transparent:
+		return fmt.Errorf("%v is transparent, or was: that takes a restart, or another port", m.Listen)
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func (s *Server) serveOperators(ln net.Listener) {
 
 // remove stops listening at once, and lets connections end.
 func (s *Server) remove(f *Forwarder, c *Config) {
-	f.stopListening(net.Listener.Close)
+	f.door.shut(net.Listener.Close)
 	s.env.log.Info("removed", "map", f.Addr().String(), "open", f.Stats().Open, "drain_timeout", c.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(s.oldCtx, c.DrainTimeout)
 	s.old.Go(func() {

@@ -1,14 +1,9 @@
 package proxy
 
 import (
-	"context"
-	"math/rand/v2"
-	"net"
 	"slices"
+	"sync"
 	"time"
-
-	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
-	"github.com/ntbnet/ntbnet/sdp"
 )
 
 // A target is down after so many dials in a row that failed. Without active checks it is up again after downTime; with
@@ -19,13 +14,16 @@ const (
 	downTime     = 10 * time.Second
 )
 
-// Between rounds through all targets a connection waits this long, and twice as long each time.
-const (
-	retryMin = 100 * time.Millisecond
-	retryMax = 2 * time.Second
-)
+// targets is what a forwarder knows of the targets of its maps.
+type targets struct {
+	log *journal // immutable
 
-// health is what a forwarder knows of a target. The forwarder's mu guards it.
+	mu     sync.Mutex
+	health map[Endpoint]*health // guarded by mu
+	next   int                  // place of the last connection among the targets, for roundRobin; guarded by mu
+}
+
+// health is what is known of a target. The mu of targets guards it.
 type health struct {
 	open   int // connections
 	failed int // dials in a row
@@ -39,65 +37,77 @@ type health struct {
 }
 
 // of returns the health of a target. The caller holds mu.
-func (f *Forwarder) of(t Endpoint) *health {
-	h := f.health[t]
+func (t *targets) of(at Endpoint) *health {
+	h := t.health[at]
 	if h == nil {
 		h = new(health)
-		f.health[t] = h
+		t.health[at] = h
 	}
 	return h
 }
 
-// opened counts an open connection, or one less, of its target. The caller holds mu.
-func (f *Forwarder) opened(e *lastLine, n int) {
+// opened counts an open connection, or one less, of its target.
+func (t *targets) opened(e *lastLine, n int) {
 	if !e.m.Transparent { // which may have any number of targets
-		f.of(e.target).open += n
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.of(e.target).open += n
 	}
 }
 
-// isDown reports whether a target is to be tried last. The caller holds mu.
-func (f *Forwarder) isDown(m *Map, t Endpoint) bool {
-	h := f.of(t)
-	return h.down && (m.Check > 0 || time.Now().Before(h.until))
+// knownTarget is a target of a map, and what is known of it.
+type knownTarget struct {
+	at Endpoint
+	health
+	last bool // it is down, and so tried last
 }
 
-// order returns the targets in the order in which a connection tries them. Targets that are down come last.
-func (f *Forwarder) order(m *Map) []Endpoint {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := slices.Clone(m.Targets)
-	switch {
-	case len(all) < 2:
-	case m.Balance == roundRobin:
-		f.next++
-		at := f.next % len(all)
-		all = append(all[at:], all[:at]...)
-	case m.Balance == leastConn:
-		slices.SortStableFunc(all, func(a, b Endpoint) int { return f.of(a).open - f.of(b).open })
+// known returns the targets of a map.
+func (t *targets) known(m *Map) (all []knownTarget) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, at := range m.Targets {
+		h := *t.of(at)
+		all = append(all, knownTarget{at, h, h.down && (m.Check > 0 || time.Now().Before(h.until))})
 	}
-	slices.SortStableFunc(all, func(a, b Endpoint) int { return rank(f.isDown(m, a)) - rank(f.isDown(m, b)) })
 	return all
 }
 
-// rank returns where a target comes in the order: those that are down are last.
-func rank(down bool) int {
-	if down {
-		return 1
+// order returns the targets in the order in which a connection tries them. Targets that are down come last.
+func (t *targets) order(m *Map) (order []Endpoint) {
+	all := t.known(m)
+	switch {
+	case len(all) < 2:
+	case m.Balance == roundRobin:
+		t.mu.Lock()
+		t.next++
+		at := t.next % len(all)
+		t.mu.Unlock()
+		all = slices.Concat(all[at:], all[:at])
+	case m.Balance == leastConn:
+		slices.SortStableFunc(all, func(a, b knownTarget) int { return a.open - b.open })
 	}
-	return 0
+	for _, last := range []bool{false, true} {
+		for _, k := range all {
+			if k.last == last {
+				order = append(order, k.at)
+			}
+		}
+	}
+	return order
 }
 
-// dialled notes how a dial of a target ended, and how long it took.
-func (f *Forwarder) dialled(t Endpoint, took time.Duration, err error) {
-	f.mu.Lock()
-	h := f.of(t)
+// dialled notes how a dial of a target of m ended, and how long it took.
+func (t *targets) dialled(m *Map, at Endpoint, took time.Duration, err error) {
+	t.mu.Lock()
+	h := t.of(at)
 	before := h.down
 	if err == nil {
 		h.connected++
 		h.took += took
 		h.failed = 0
 		h.worked++
-		h.down = h.down && f.m.Check > 0 && h.worked < checksToRise
+		h.down = h.down && m.Check > 0 && h.worked < checksToRise
 	} else {
 		h.refused++
 		h.worked = 0
@@ -106,135 +116,41 @@ func (f *Forwarder) dialled(t Endpoint, took time.Duration, err error) {
 		h.until = time.Now().Add(downTime)
 	}
 	after := h.down
-	f.mu.Unlock()
+	t.mu.Unlock()
 	if before == after {
 		return
 	}
 	if after {
-		f.env.log.Warn("a target is down", "map", f.addr.String(), "target", t.String(), "reason", dialCause(err))
+		t.log.Warn("a target is down", "map", t.log.at, "target", at.String(), "reason", dialCause(err))
 	} else {
-		f.env.log.Info("a target is up", "map", f.addr.String(), "target", t.String())
-	}
-}
-
-// dial connects to the first target that answers, and notes the last one that it tried.
-func (f *Forwarder) dial(e *lastLine) (c net.Conn, err error) {
-	wait := retryMin
-	for round := 0; ; round++ {
-		if e.m.Transparent {
-			if c, err = f.dialTarget(e); err == nil || err == errRedirectedAgain {
-				return c, err
-			}
-		}
-		for _, t := range f.order(e.m) {
-			e.target = t
-			begun := time.Now()
-			c, err = f.dialOne(t, e.m, e)
-			if f.ctx.Err() == nil {
-				f.dialled(t, time.Since(begun), err)
-			}
-			if err == nil || f.ctx.Err() != nil {
-				return c, err
-			}
-		}
-		if round == e.m.Retries || !pause(f.ctx, wait/2+rand.N(wait/2)) {
-			return nil, err
-		}
-		wait = min(2*wait, retryMax)
-	}
-}
-
-// dialOne connects to a target for a client, or for a check if e is nil.
-func (f *Forwarder) dialOne(t Endpoint, m *Map, e *lastLine) (net.Conn, error) {
-	c, err := f.connect(t, m.DialTimeout)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.sendHeader(c, m, e); err != nil {
-		reset(c)
-		return nil, err
-	}
-	return c, nil
-}
-
-func (f *Forwarder) connect(t Endpoint, timeout time.Duration) (net.Conn, error) {
-	switch t.Network {
-	case networkSDP:
-		d := sdp.Dialer{Timeout: timeout, Fabric: f.env.fabric}
-		return d.DialContext(f.ctx, t.Network, t.Address)
-	case networkUnix:
-		return f.dialUnix(t.Address, timeout)
-	}
-	d := tcpDialer(timeout)
-	d.Control = connectAhead
-	return d.DialContext(f.ctx, t.Network, t.Address)
-}
-
-func tcpDialer(timeout time.Duration) *net.Dialer {
-	d := &net.Dialer{Timeout: timeout, KeepAlive: -1} // see keepAlive
-	d.SetMultipathTCP(false)                          // see listen
-	return d
-}
-
-// dialUnix connects to a path, whose process may be of another user.
-func (f *Forwarder) dialUnix(path string, timeout time.Duration) (net.Conn, error) {
-	ctx := f.ctx
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	c, err := unixsock.Dial(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return unixsock.Plain(c), nil
-}
-
-// pause returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
+		t.log.Info("a target is up", "map", t.log.at, "target", at.String())
 	}
 }
 
 // check dials the targets now and then, as long as the map says so, until listening ends.
 func (f *Forwarder) check() {
-	for {
+	for f.door.listening.Err() == nil {
 		m := f.serves()
 		var next <-chan time.Time
-		var timer *time.Timer
 		if m.Check > 0 {
-			timer = time.NewTimer(m.Check)
-			next = timer.C
+			next = time.After(m.Check)
 		}
 		select {
 		case <-next:
-			for _, t := range m.Targets {
+			for _, at := range m.Targets {
 				begun := time.Now()
-				c, err := f.dialOne(t, m, nil)
+				c, err := f.dialer.dialOne(at, m, nil)
 				took := time.Since(begun)
 				if err == nil {
 					c.Close()
 				}
-				if f.ctx.Err() != nil || f.stopped() {
+				if f.door.listening.Err() != nil {
 					break
 				}
-				f.dialled(t, took, err)
+				f.targets.dialled(m, at, took, err)
 			}
 		case <-f.changed:
-		case <-f.stop:
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		if f.stopped() {
-			return
+		case <-f.door.listening.Done():
 		}
 	}
 }

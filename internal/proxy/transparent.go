@@ -21,8 +21,8 @@ var errRedirectedAgain = errors.New("transparent: rules redirect the proxy's own
 
 // findTarget finds out where the client of a transparent map wanted to go. It returns why the client is turned
 // away, or "".
-func (f *Forwarder) findTarget(e *lastLine) (cause string) {
-	c, ok := e.client.(*net.TCPConn)
+func (e env) findTarget(line *lastLine) (cause string) {
+	c, ok := line.client.(*net.TCPConn)
 	if !ok {
 		return "transparent: not a TCP socket"
 	}
@@ -30,11 +30,11 @@ func (f *Forwarder) findTarget(e *lastLine) (cause string) {
 	if err != nil || to == unmapped(c.LocalAddr()) {
 		return "transparent: nothing redirected it"
 	}
-	e.target = Endpoint{networkTCP, to.String()}
-	if !f.env.hasAddress(to.Addr()) {
+	line.target = Endpoint{networkTCP, to.String()}
+	if !e.hasAddress(to.Addr()) {
 		return "transparent: not an address of the fabric's hosts"
 	}
-	e.way = way{unmapped(c.RemoteAddr()), to}
+	line.way = way{unmapped(c.RemoteAddr()), to}
 	return ""
 }
 
@@ -45,18 +45,18 @@ func unmapped(a net.Addr) netip.AddrPort {
 }
 
 // dialTarget connects to where the client wanted to go: by SDP, or by TCP where network "tcp" of package sdp does.
-func (f *Forwarder) dialTarget(e *lastLine) (net.Conn, error) {
-	if !f.own.accepted(e.way) {
+func (d *dialer) dialTarget(e *lastLine) (net.Conn, error) {
+	if !d.own.accepted(e.way) {
 		return nil, errRedirectedAgain
 	}
-	d := sdp.Dialer{Timeout: e.m.DialTimeout, Fabric: f.env.fabric, TCP: tcpDialer(e.m.DialTimeout)}
-	c, err := d.DialContext(f.ctx, networkTCP, e.target.Address)
+	by := sdp.Dialer{Timeout: e.m.DialTimeout, Fabric: d.fabric, TCP: tcpDialer(e.m.DialTimeout)}
+	c, err := by.DialContext(d.ctx, networkTCP, e.target.Address)
 	if err != nil {
 		return nil, err
 	}
 	if networkOf(c) == networkTCP {
 		e.onward = way{unmapped(c.LocalAddr()), e.way.to}
-		if !f.own.dialled(e.onward) {
+		if !d.own.dialled(e.onward) {
 			c.Close()
 			return nil, errRedirectedAgain
 		}

@@ -15,44 +15,32 @@ import (
 // are all users.
 type Users struct{ uids, gids []int }
 
-// userNumbers returns the numbers of users, each a name or a number. The error is one line that says what to do.
-func userNumbers(names []string) ([]int, error) {
-	return numbers("user", names, func(name string) (string, error) {
-		found, err := user.Lookup(name)
-		if err != nil {
-			return "", err
-		}
-		return found.Uid, nil
-	})
-}
+// userNumbers and groupNumbers return the numbers of users and groups, each a name or a number. The error is one line that
+// says what to do.
+var (
+	userNumbers  = numbersOf("user", user.Lookup, func(u *user.User) string { return u.Uid })
+	groupNumbers = numbersOf("group", user.LookupGroup, func(g *user.Group) string { return g.Gid })
+)
 
-// groupNumbers is userNumbers for groups.
-func groupNumbers(names []string) ([]int, error) {
-	return numbers("group", names, func(name string) (string, error) {
-		found, err := user.LookupGroup(name)
-		if err != nil {
-			return "", err
-		}
-		return found.Gid, nil
-	})
-}
-
-// numbers returns the numbers that names are, or that look finds for them.
-func numbers(what string, names []string, look func(name string) (string, error)) (all []int, err error) {
-	for _, name := range names {
-		n, err := strconv.ParseUint(name, 10, 31)
-		if err != nil {
-			digits, bad := look(name)
-			if bad != nil {
-				return nil, fmt.Errorf("%s %q: %w; give a name of this machine, or a number", what, name, bad)
+func numbersOf[T any](what string, look func(name string) (T, error), digits func(T) string) func([]string) ([]int, error) {
+	return func(names []string) (all []int, err error) {
+		for _, name := range names {
+			text := name
+			if _, err := strconv.ParseUint(name, 10, 31); err != nil {
+				found, err := look(name)
+				if err != nil {
+					return nil, fmt.Errorf("%s %q: %w; give a name of this machine, or a number", what, name, err)
+				}
+				text = digits(found)
 			}
-			if n, err = strconv.ParseUint(digits, 10, 31); err != nil {
+			n, err := strconv.ParseUint(text, 10, 31)
+			if err != nil {
 				return nil, err
 			}
+			all = append(all, int(n))
 		}
-		all = append(all, int(n))
+		return all, nil
 	}
-	return all, nil
 }
 
 // All reports whether all users may connect.

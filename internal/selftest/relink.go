@@ -58,7 +58,7 @@ func (t *test) relink() error {
 		}
 	}
 	if c.Pass {
-		c.Found = fmt.Sprintf("shows within %v, and the next session is clean", short(time.Duration(c.MaxNS)))
+		c.Found = fmt.Sprintf("shows within %v, and the next session is clean", short(c.MaxNS))
 	}
 	t.ended(c)
 	return nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -79,42 +81,30 @@ func (r *Report) finish(err error) {
 	}
 }
 
-// mostSamples is how many times are kept, the latest ones.
-const mostSamples = 1 << 20
-
-// samples are times of rounds.
-type samples struct {
-	kept []time.Duration
-	n    int
-	max  time.Duration
-}
+// samples are times of rounds, exact to a thousandth. The zero value has none.
+type samples struct{ h *hdrhistogram.Histogram }
 
 func (s *samples) add(d time.Duration) {
-	if len(s.kept) < mostSamples {
-		s.kept = append(s.kept, d)
-	} else {
-		s.kept[s.n%mostSamples] = d
+	if s.h == nil {
+		s.h = hdrhistogram.New(1, int64(MaxTime), 3)
 	}
-	s.n++
-	s.max = max(s.max, d)
+	_ = s.h.RecordValue(int64(min(d, MaxTime)))
 }
 
 // put puts the times into a check that has not failed.
 func (s *samples) put(c *Check) {
-	if len(s.kept) == 0 {
+	if s.h == nil {
 		return
 	}
-	slices.Sort(s.kept)
-	at := func(percent int) time.Duration { return s.kept[(len(s.kept)-1)*percent/100] }
-	c.MedianNS, c.P99NS, c.MaxNS = at(50).Nanoseconds(), at(99).Nanoseconds(), s.max.Nanoseconds()
+	c.MedianNS, c.P99NS, c.MaxNS = s.h.ValueAtPercentile(50), s.h.ValueAtPercentile(99), s.h.Max()
 	if c.Pass {
-		c.Found = fmt.Sprintf("median %v, p99 %v, max %v, of %d", short(at(50)), short(at(99)), short(s.max), s.n)
+		c.Found = fmt.Sprintf("median %v, p99 %v, max %v, of %d", short(c.MedianNS), short(c.P99NS), short(c.MaxNS), s.h.TotalCount())
 	}
 }
 
 // short rounds a time to three digits or four.
-func short(d time.Duration) time.Duration {
-	unit := time.Duration(1)
+func short(ns int64) time.Duration {
+	d, unit := time.Duration(ns), time.Duration(1)
 	for d/unit >= 10000 {
 		unit *= 10
 	}

@@ -35,25 +35,42 @@ func (t *test) answered(round uint64) error {
 	return t.await(t.o.Late, func() bool { return t.word(checkedAt) == round })
 }
 
-// sendWords measures words there and back. It stores nothing behind a word until it is answered: what does not leave by itself never arrives.
-func (t *test) sendWords() error {
-	c := Check{Name: "words", Pass: true}
+// exchange sends rounds as long as more reports so, which is told whether there is time left, and measures each until it is answered.
+func (t *test) exchange(c *Check, sent func(), more func(time bool) bool) error {
 	var times samples
-	for end := time.Now().Add(t.o.Time / 2); c.Rounds == 0 || time.Now().Before(end); {
+	for end := time.Now().Add(t.o.Time / 2); more(time.Now().Before(end)); {
+		c.Rounds++
 		start := time.Now()
-		t.send(c.Rounds + 1)
-		switch err := t.answered(c.Rounds + 1); {
+		t.send(c.Rounds)
+		sent()
+		switch err := t.answered(c.Rounds); {
 		case err == errLate:
-			c.fail("word %d, or its answer, did not arrive within %v: it stays until something else is stored", c.Rounds+1, t.o.Late)
-			end = start
+			c.Lost++
 		case err != nil:
 			return err
 		default:
-			times.add(time.Since(start))
+			took := time.Since(start)
+			times.add(took)
+			if took >= slowBell {
+				c.Slow++
+			}
 		}
-		c.Rounds++
 	}
-	times.put(&c)
+	times.put(c)
+	return nil
+}
+
+// sendWords measures words there and back. It stores nothing behind a word until it is answered: what does not leave by itself never arrives.
+func (t *test) sendWords() error {
+	c := Check{Name: "words", Pass: true}
+	err := t.exchange(&c, func() {}, func(time bool) bool { return c.Rounds == 0 || c.Lost == 0 && time })
+	if err != nil {
+		return err
+	}
+	if c.Lost > 0 {
+		c.fail("word %d, or its answer, did not arrive within %v: it stays until something else is stored", c.Rounds, t.o.Late)
+	}
+	c.Lost, c.Slow = 0, 0 // which are of doorbells
 	t.ended(c)
 	return nil
 }
@@ -68,9 +85,10 @@ func (t *test) next(last uint64) (round uint64, err error) {
 	return round, err
 }
 
-func (t *test) answerWords() error {
-	c := Check{Name: "peer's words", Pass: true}
-	for last := uint64(0); ; c.Rounds = last {
+// follow has check look at each round of the peer's turn.
+func (t *test) follow(name string, check func(c *Check, round uint64)) error {
+	c := Check{Name: name, Pass: true}
+	for last := uint64(0); ; c.Rounds++ {
 		round, err := t.next(last)
 		if err != nil {
 			return err
@@ -79,10 +97,12 @@ func (t *test) answerWords() error {
 			t.checked(c)
 			return nil
 		}
-		t.receive(&c, round)
+		check(&c, round)
 		last = round
 	}
 }
+
+func (t *test) answerWords() error { return t.follow("peer's words", t.receive) }
 
 // checked adds a check of what the other side has sent.
 func (t *test) checked(c Check) {
@@ -105,26 +125,10 @@ const slowBell = 20 * time.Millisecond
 // ring rings for each word, and measures until the answer by a word. The word must be there when the doorbell comes.
 func (t *test) ring() error {
 	c := Check{Name: "doorbells", Pass: true}
-	var times samples
-	for end := time.Now().Add(t.o.Time / 2); c.Lost < mostLost && (c.Rounds < leastRings || time.Now().Before(end)); {
-		c.Rounds++
-		start := time.Now()
-		t.send(c.Rounds)
-		t.dev.RingDoorbell(0)
-		switch err := t.answered(c.Rounds); {
-		case err == errLate:
-			c.Lost++
-		case err != nil:
-			return err
-		default:
-			took := time.Since(start)
-			times.add(took)
-			if took >= slowBell {
-				c.Slow++
-			}
-		}
+	err := t.exchange(&c, func() { t.dev.RingDoorbell(0) }, func(time bool) bool { return c.Lost < mostLost && (c.Rounds < leastRings || time) })
+	if err != nil {
+		return err
 	}
-	times.put(&c)
 	switch {
 	case c.Lost > 0:
 		c.fail("%d of %d doorbells were lost, came before their word, or were answered after more than %v", c.Lost, c.Rounds, t.o.Late)
@@ -230,22 +234,12 @@ func (t *test) sendPieces() error {
 }
 
 func (t *test) checkPieces() error {
-	c := Check{Name: "peer's stores", Pass: true}
 	want := make([]byte, t.area)
-	for last := uint64(0); ; c.Rounds++ {
-		round, err := t.next(last)
-		if err != nil {
-			return err
-		}
-		if round == last {
-			t.checked(c)
-			return nil
-		}
+	return t.follow("peer's stores", func(c *Check, round uint64) {
 		fill(want, t.peer, round)
 		if what, bad := t.differs(payloadAt, want); bad {
 			c.fail("a piece was published before it was there: %s", what)
 		}
 		t.publish(checkedAt, round)
-		last = round
-	}
+	})
 }

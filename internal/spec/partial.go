@@ -19,32 +19,20 @@ func ForDirectory(text string) (*Spec, error) {
 	return spec, err
 }
 
-// TopologyName parses the kind and name of a fabric of several hosts from a spec.
-// It ignores the options, so node and nodes may be left out. The name may be the path of a
-// directory.
-func TopologyName(spec string) (kind, name string, err error) {
-	rest, _, _ := strings.Cut(spec, "?")
-	if kind, _, _ := strings.Cut(rest, ":"); !IsTopology(kind) && kind != BridgeKind {
-		return "", "", fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", spec, syscall.EINVAL)
-	}
-	s, err := parseName(rest)
-	if err != nil {
-		return "", "", err
-	}
-	return s.Kind, s.Name, nil
-}
-
-// ForTopology returns as much of a spec of several hosts as it takes to find them.
+// ForTopology returns as much of a spec of several hosts as it takes to find them: kind and name, and of a directory
+// that has a path, who may own it. It ignores other options, so node and nodes may be left out.
 func ForTopology(text string) (*Spec, error) {
-	kind, name, err := TopologyName(text)
+	rest, query, _ := strings.Cut(text, "?")
+	if kind, _, _ := strings.Cut(rest, ":"); !IsTopology(kind) && kind != BridgeKind {
+		return nil, fmt.Errorf("fabric %q: want one of several hosts, ring:NAME, line:NAME or mesh:NAME: %w", text, syscall.EINVAL)
+	}
+	spec, err := parseName(rest)
 	if err != nil {
 		return nil, err
 	}
-	spec := &Spec{Kind: kind, Name: name, Backend: "shm"}
-	if !IsPath(name) {
+	if !IsPath(spec.Name) {
 		return spec, nil
 	}
-	_, query, _ := strings.Cut(text, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, fmt.Errorf("fabric %q: %v: %w", text, err, syscall.EINVAL)

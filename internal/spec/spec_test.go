@@ -62,9 +62,9 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	got, err = Parse("ntb:0000:b1:00.0?lanes=2&window=1048576")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Kind: "line", Name: "ntb-0000-b1-00.0", Backend: "shm", Window: 1 << 20, Spin: -1, bridge: "0000:b1:00.0", Links: Links{Nodes: 2, Lanes: 2}}, got)
-	kind, name, err := TopologyName("ntb:0000:b1:00.0?lanes=2")
+	found, err := ForTopology("ntb:0000:b1:00.0?lanes=2")
 	require.NoError(t, err)
-	require.Equal(t, []string{"line", "ntb-0000-b1-00.0"}, []string{kind, name})
+	require.Equal(t, []string{"line", "ntb-0000-b1-00.0"}, []string{found.Kind, found.Name})
 	for bad, want := range map[string]string{
 		"ring:x":                                         "as in node=1&nodes=4",
 		"ring:x?node=1&nodes=3&node=2":                   "option node is there twice",
@@ -299,11 +299,11 @@ func TestAttachEnd(t *testing.T) {
 }
 
 func TestNamesOfTopologies(t *testing.T) {
-	kind, name, err := TopologyName("line:x?node=77&bad=%zz")
+	found, err := ForTopology("line:x?node=77&bad=%zz")
 	require.NoError(t, err)
-	require.Equal(t, "line x", kind+" "+name)
+	require.Equal(t, "line x", found.Kind+" "+found.Name)
 	for _, bad := range []string{"", "shm:x", "mem:x", "ring:", "ring:a/b", "ring"} {
-		_, _, err := TopologyName(bad)
+		_, err := ForTopology(bad)
 		require.ErrorIs(t, err, syscall.EINVAL, bad)
 	}
 }

@@ -2,6 +2,7 @@ package symheap
 
 import (
 	"math/bits"
+	"os"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
@@ -17,6 +18,29 @@ const (
 // since no object of the heap could begin there.
 func alignment(size int) int { return min(MaxAlign, 1<<(bits.Len(uint(size))-1)) }
 
+// Memory is a heap, or a mapping of one.
+type Memory struct {
+	Bytes    []byte
+	file     *os.File // nil for a mapping of another PE's heap, and for memory of Go's own
+	at       int64    // where it begins in its file
+	borrowed bool     // file is the caller's
+	maps     bool     // Bytes are a mapping
+}
+
+// File returns the file of a heap that others can map, nil if there is none, and where the heap begins in it.
+func (m *Memory) File() (f *os.File, at int64) { return m.file, m.at }
+
+// Close ends the mapping.
+func (m *Memory) Close() {
+	if m.file != nil && !m.borrowed {
+		m.file.Close()
+	}
+	if m.maps {
+		unmapFile(m.Bytes)
+	}
+	m.Bytes = nil
+}
+
 // Mark writes the heap's token: random, not 0. Its owner calls it before others hear of the heap.
 func (m *Memory) Mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
 
@@ -29,7 +53,7 @@ var goHeaps = struct {
 // NewGo allocates a heap of Go memory, which the race detector sees, for PEs of
 // one process.
 func NewGo(size int, token uint64) *Memory {
-	m := plain(alignedBytes(size, min(GoAlign, alignment(size))))
+	m := &Memory{Bytes: alignedBytes(size, min(GoAlign, alignment(size)))}
 	m.Mark(token)
 	goHeaps.mu.Lock()
 	defer goHeaps.mu.Unlock()
@@ -45,9 +69,10 @@ func FindGo(token uint64) *Memory {
 	if m == nil {
 		return nil
 	}
-	return plain(m.Bytes)
+	return &Memory{Bytes: m.Bytes}
 }
 
+// ForgetGo ends that FindGo finds a heap.
 func ForgetGo(token uint64) {
 	goHeaps.mu.Lock()
 	defer goHeaps.mu.Unlock()

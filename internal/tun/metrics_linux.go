@@ -14,7 +14,7 @@ var counted = []struct {
 	reason           string
 	value            func(p *peer) uint64
 }{
-	{"up", "gauge", "1 while there is a connection to the node.", "", func(p *peer) uint64 { return uint64(boolean(p.up.Load())) }},
+	{"up", "gauge", "1 while there is a connection to the node.", "", func(p *peer) uint64 { return map[bool]uint64{true: 1}[p.up.Load()] }},
 	{"connects_total", "counter", "Connections that were made.", "", func(p *peer) uint64 { return p.count.connects.Load() }},
 	{"refused_total", "counter", "Connections of the node that were refused, since there was one.", "", func(p *peer) uint64 { return p.count.refused.Load() }},
 	{"queued_bytes", "gauge", "Bytes that wait.", "", func(p *peer) uint64 { return uint64(p.count.queued.Load()) }},
@@ -44,11 +44,4 @@ func (n *Node) WriteMetrics(w *metrics.Writer) {
 			w.Sample(float64(m.value(n.peers[node])), labels...)
 		}
 	}
-}
-
-func boolean(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

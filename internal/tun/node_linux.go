@@ -23,7 +23,7 @@ type Node struct {
 // Open attaches to the devices of a node. Those that are missing it makes and configures.
 func Open(c *Config) (*Node, error) {
 	n := &Node{config: c, peers: map[int]*peer{}}
-	err := c.eachPeer(func(l *netlink, node int) error {
+	err := c.eachPeer(func(node int) error {
 		d, err := openDevice(c.name(node))
 		if err != nil {
 			return err
@@ -32,7 +32,7 @@ func Open(c *Config) (*Node, error) {
 		if !d.fresh {
 			return nil
 		}
-		return c.configure(l, d, node)
+		return c.configure(d, node)
 	})
 	if err != nil {
 		n.Close()

@@ -5,17 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/ntbnet/ntbnet/internal/inetdiag"
+	"github.com/vishvananda/netlink"
 )
 
 // Setup makes the devices of a node so that they stay, for a user, and configures them.
 func Setup(c *Config, uid int) error {
-	return c.eachPeer(func(n *netlink, peer int) error {
+	return c.eachPeer(func(peer int) error {
 		d, err := openDevice(c.name(peer))
 		if err != nil {
 			return err
@@ -24,13 +21,13 @@ func Setup(c *Config, uid int) error {
 		if err := d.persist(true, uid); err != nil {
 			return fmt.Errorf("device %s: %w", d.name, err)
 		}
-		return c.configure(n, d, peer)
+		return c.configure(d, peer)
 	})
 }
 
 // Remove removes the devices of a node, and so their addresses and routes.
 func Remove(c *Config) error {
-	return c.eachPeer(func(n *netlink, peer int) error {
+	return c.eachPeer(func(peer int) error {
 		if _, err := net.InterfaceByName(c.name(peer)); err == nil {
 			d, err := openDevice(c.name(peer))
 			if err != nil {
@@ -42,23 +39,17 @@ func Remove(c *Config) error {
 				return fmt.Errorf("device %s: %w", d.name, err)
 			}
 		}
-		return needsRoot(c.unreach(n.removeRoute))
+		return needsRoot(c.unreach(removeRoute))
 	})
 }
 
 // eachPeer calls f for each peer.
-func (c *Config) eachPeer(f func(n *netlink, peer int) error) error {
-	socket, err := inetdiag.OpenNetlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer socket.Close()
-	n := &netlink{socket}
+func (c *Config) eachPeer(f func(peer int) error) error {
 	for peer := 1; peer <= c.Nodes; peer++ {
 		if peer == c.Self {
 			continue
 		}
-		if err := f(n, peer); err != nil {
+		if err := f(peer); err != nil {
 			return err
 		}
 	}
@@ -66,8 +57,8 @@ func (c *Config) eachPeer(f func(n *netlink, peer int) error) error {
 }
 
 // configure gives a device its MTU, addresses and routes, and has it up.
-func (c *Config) configure(n *netlink, d *device, peer int) error {
-	err := c.tryConfigure(n, d, peer)
+func (c *Config) configure(d *device, peer int) error {
+	err := c.tryConfigure(d, peer)
 	if err != nil {
 		return needsRoot(fmt.Errorf("device %s: %w", d.name, err))
 	}
@@ -81,8 +72,8 @@ func needsRoot(err error) error {
 	return err
 }
 
-func (c *Config) tryConfigure(n *netlink, d *device, peer int) error {
-	if err := n.up(d.index, c.MTU); err != nil {
+func (c *Config) tryConfigure(d *device, peer int) error {
+	if err := d.up(c.MTU); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
 	if !c.Addresses {
@@ -96,22 +87,22 @@ func (c *Config) tryConfigure(n *netlink, d *device, peer int) error {
 		}
 	}
 	for _, p := range c.networks() {
-		if err := n.address(d.index, addressOf(p, c.Self), addressOf(p, peer)); err != nil {
+		if err := d.address(addressOf(p, c.Self), addressOf(p, peer)); err != nil {
 			return fmt.Errorf("address %v: %w", addressOf(p, c.Self), err)
 		}
 	}
 	for _, p := range c.routes(peer) {
-		if err := n.route(d.index, p); err != nil {
+		if err := netlink.RouteReplace(route(d.index, p)); err != nil {
 			return fmt.Errorf("route %v: %w", p, err)
 		}
 	}
-	return c.unreach(n.route)
+	return c.unreach(netlink.RouteReplace)
 }
 
 // unreach makes what no peer answers for unreachable, or undoes that. Otherwise a default route would have it.
-func (c *Config) unreach(route func(index int, p netip.Prefix) error) error {
+func (c *Config) unreach(change func(*netlink.Route) error) error {
 	for _, p := range c.networks() {
-		if err := route(0, p); err != nil {
+		if err := change(route(0, p)); err != nil {
 			return fmt.Errorf("route %v: %w", p, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 const (
 	// A spin that loses its processor for lostFor was stopped by the system, since a quota was used up or
 	// another process had a turn. A virtual machine seldom takes a processor for so long. It is also how
-	// long a peer on another machine may take to be woken. Row: Shmem, barrier of 4 PEs.
+	// long a peer on another machine may take to be woken. Row: Rates beside loops.
 	lostFor = 2 * time.Millisecond
 	// Processors are scarce for scarceLeast after such an event, and for twice as long as by the last one
 	// if that was as short a time ago, up to scarceMost. Rows: Rates beside loops, and TestScarceProcessors.

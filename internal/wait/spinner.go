@@ -9,24 +9,26 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Each constant names the benchmark row that shows what it does.
+// Each constant names the benchmark rows that get worse without it. To see it, change the constant in a copy of the tree:
+//
+//	benchmarks/run . COPY -bench ROW
 const (
 	// Usual is how long a wait polls, several times what parking and being woken take. One that depends on others being woken
-	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time. Rows: BusyLatency, Get; Connect, Hops.
+	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time. Rows: Latency of 64 KiB, Get; Hops, Shmem barrier of 4 PEs.
 	Usual     = 50 * time.Microsecond
 	ManyTimes = 4
 	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run, unless
 	// none was ready of late: what the wait is for may depend on one that is ready to run on this very processor, and another
-	// processor takes that over only after a pause of its own. Row: Get.
+	// processor takes that over only after a pause of its own. Rows: Get, Connect.
 	pollsACheck = 32
 	// pollsInCrowd come between two yields to processes that take turns at this processor. Rows: Hops, ShmemRing.
 	pollsInCrowd = 2
 	// A yield that takes less than emptyYield has let no goroutine run. aWake is how long it takes until a thread runs that is woken.
-	// Rows: Get; Get on one processor, Many.
+	// Rows: Throughput of 64 B; Hops, ShmemRing.
 	emptyYield = 2 * time.Microsecond
 	aWake      = 20 * time.Microsecond
 	// few fruitless spins, or slow turns, say little. What is fruitless more often in a row gets up to 1<<most times as rare.
-	// Row: Get.
+	// Rows: Shmem barrier of 4 PEs by requests, processor time of Rates; Throughput of 64 B.
 	few  = 4
 	most = 5
 )

@@ -252,7 +252,7 @@ func (a *attachment) linger() {
 	if !a.config.Lingers || s == nil || s.ended == nil {
 		return
 	}
-	own, err := mapMemory(Memory{a.config.Own.FD, a.config.Own.Offset, PageSize}) // that of the session is a copy
+	own, err := mapMemory(Memory{a.config.Own.FD, a.config.Own.Offset, PageSize}, nil) // that of the session is a copy
 	if err != nil {
 		return // it has gone
 	}

@@ -19,33 +19,26 @@ type mapping struct {
 	guard sigbus.Memory
 }
 
-// mapMemory maps a part of a file.
-func mapMemory(m Memory) (mapping, error) {
-	p, err := unix.MmapPtr(m.FD, m.Offset, nil, uintptr(m.Len), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+// mapMemory maps a part of a file: over memory that is mapped and as long, or anywhere if that is nil.
+func mapMemory(m Memory, over []byte) (mapping, error) {
+	flags := unix.MAP_SHARED
+	if over != nil {
+		flags |= unix.MAP_FIXED
+	}
+	p, err := unix.MmapPtr(m.FD, m.Offset, unsafe.Pointer(unsafe.SliceData(over)), uintptr(m.Len), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes: %w", m.Len, err)
 	}
 	mapped := mapping{mem: unsafe.Slice((*byte)(p), m.Len)}
 	mapped.noCore()
-	if mapped.guard, err = sigbus.Guard(mapped.mem); err != nil {
-		return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), mapped.unmap())
+	if mapped.guard, err = sigbus.Guard(mapped.mem); err == nil {
+		return mapped, nil
 	}
-	return mapped, nil
-}
-
-// mapOver maps a part of a file over memory that is mapped.
-func mapOver(m Memory, at []byte) (mapping, error) {
-	_, err := unix.MmapPtr(m.FD, m.Offset, unsafe.Pointer(unsafe.SliceData(at)), uintptr(len(at)),
-		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
-	if err != nil {
-		return mapping{}, fmt.Errorf("ntbfixed: map memory of %d bytes over other memory: %w", len(at), err)
+	undo := mapped.unmap
+	if over != nil {
+		undo = mapped.scratch
 	}
-	mapped := mapping{mem: at}
-	mapped.noCore()
-	if mapped.guard, err = sigbus.Guard(at); err != nil {
-		return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), mapped.scratch())
-	}
-	return mapped, nil
+	return mapping{}, errors.Join(fmt.Errorf("ntbfixed: %w", err), undo())
 }
 
 // noCore keeps the memory out of core dumps. What is mapped over it has to be kept out too.

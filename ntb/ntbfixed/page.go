@@ -216,6 +216,9 @@ func (p *Page) Ended() bool {
 // behind returns the view of the session in another mapping of this side's page, for Ended.
 func (p *Page) behind(own []byte) *Page { return &Page{own: own, answered: p.answered} }
 
+// to returns the view of the session in another mapping of the peer's page, for End.
+func (p *Page) to(peer ntb.Window) *Page { return &Page{peer: peer, epoch: p.epoch} }
+
 // End announces that this session has ended. The word has the epoch, so that it never ends a later
 // one.
 func (p *Page) End() { p.peer.Publish64(stateAt, uint64(p.epoch)|stateEnded<<32) }

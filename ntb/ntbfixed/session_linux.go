@@ -4,7 +4,6 @@ package ntbfixed
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,8 +60,8 @@ func newSession(a *attachment) (*session, error) {
 		s.bells[i] = make(chan struct{}, 1)
 	}
 	var err error
-	if s.own, err = mapMemory(a.config.Own); err == nil {
-		s.peer, err = mapMemory(a.config.Peer)
+	if s.own, err = mapMemory(a.config.Own, nil); err == nil {
+		s.peer, err = mapMemory(a.config.Peer, nil)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.unmap())
@@ -202,7 +201,7 @@ func (s *session) MapAt(off int, at []byte) (release func(), err error) {
 	if !s.LinkUp() { // keep finds what was mapped before
 		return nil, ntb.ErrLinkDown
 	}
-	if v.mapping, err = mapOver(Memory{own.FD, own.Offset + int64(v.off), len(at)}, at); err != nil {
+	if v.mapping, err = mapMemory(Memory{own.FD, own.Offset + int64(v.off), len(at)}, at); err != nil {
 		return nil, err
 	}
 	s.views = append(s.views, v)
@@ -212,24 +211,6 @@ func (s *session) MapAt(off int, at []byte) (release func(), err error) {
 		v.guard.Release()
 		s.views = slices.DeleteFunc(s.views, func(o *view) bool { return o == v })
 	}, nil
-}
-
-// Load implements ntb.Mapper. The state is loaded after the bytes, since takeDown stores it before it exchanges the memory.
-func (s *session) Load(to []byte, off int) bool {
-	if s.attachment.config.Kind != ntb.Cacheable {
-		return false
-	}
-	from := s.peer.mem[PageSize:][:s.outbound.Len()]
-	switch n := len(to); {
-	case n == 8 && off%8 == 0:
-		binary.NativeEndian.PutUint64(to, ntb.Load64(from, off))
-	case n == 4 && off%4 == 0:
-		binary.NativeEndian.PutUint32(to, ntb.Load32(from, off))
-	default:
-		copy(to, from[off:off+n])
-		ntb.Fence() // words are loaded before the state without it
-	}
-	return s.LinkUp() && !s.lost()
 }
 
 // keep has the inbound memory hold what it holds for good, wherever it is mapped, or zeros if that has gone
@@ -258,7 +239,7 @@ func (s *session) keepOwn() error {
 		}
 		return err
 	}
-	still, err := mapMemory(s.attachment.config.Own) // the same memory, also behind the exchange
+	still, err := mapMemory(s.attachment.config.Own, nil) // the same memory, also behind the exchange
 	if err != nil {
 		slog.Warn("ntbfixed: what came before the session ended is lost", "reason", err)
 		return s.own.scratch()
@@ -364,8 +345,19 @@ func (s *session) takeDown() {
 	})
 }
 
+// announceEnd tells the peer. Where memory has gone, the session's addresses of the peer's page have too, but perhaps not
+// that page.
 func (s *session) announceEnd() {
 	s.page.End()
+	if s.peer.guard.Lost() && !s.severed() {
+		still, err := mapMemory(s.attachment.config.Peer, nil)
+		if err != nil {
+			slog.Warn("ntbfixed: the other side does not hear that the session has ended", "reason", err)
+		} else {
+			s.page.to(ntb.MappedWindow(still.mem, s.attachment.config.Kind)).End()
+			_ = still.unmap()
+		}
+	}
 	s.interrupt(0)
 }
 

@@ -347,6 +347,34 @@ func TestAFileShrinks(t *testing.T) {
 	}
 }
 
+// A side whose store finds no file tells the other one, of whose memory as much has gone or as little: its lock says that
+// its process lives.
+func TestAStoreBehindTheEndOfAFile(t *testing.T) {
+	leak.Check(t)
+	for _, size := range []int64{1<<20 - ntbfixed.PageSize, 1<<19 + ntbfixed.PageSize, 1 << 19} {
+		path := newMemory(t, 1<<20)
+		a, b := fileEnds(t, path, 2, 0, 1)
+		x, y := open(t, a, b)
+		out := x.Outbound()
+		require.NoError(t, os.Truncate(path, size))
+		out.Publish64(out.Len()-8, 7)
+		for _, d := range []ntb.Device{x, y} {
+			ended := make(chan error, 1)
+			go func() { ended <- d.WaitDoorbell(0) }()
+			select {
+			case err := <-ended:
+				require.ErrorIs(t, err, ntb.ErrLinkDown)
+			case <-time.After(testTimeout):
+				t.Fatalf("a wait goes on, of a file of %d bytes, with link %t", size, d.LinkUp())
+			}
+		}
+		require.NoError(t, os.Truncate(path, 1<<20))
+		require.NoError(t, errors.Join(x.Close(), y.Close()))
+		x, y = open(t, a, b)
+		require.NoError(t, errors.Join(x.Close(), y.Close()))
+	}
+}
+
 // An end has one lock, however long the file is when a process takes it. Another end never has that one.
 func TestEndsHaveLocksOfTheirOwn(t *testing.T) {
 	leak.Check(t)

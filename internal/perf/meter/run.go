@@ -125,7 +125,9 @@ func newRun(p Params, client bool) *run {
 			if p.Omit > 0 { // else all counts, that of Connect before this side began too
 				s.base = s.done.Load()
 			}
-			s.paths = pathsOf(s.conn)
+			if c, ok := s.conn.(*sdp.Conn); ok {
+				s.paths = c.Stats()
+			}
 		}
 		r.cpu, r.marked = cpu(), time.Since(r.begun)
 		r.counting.Store(true)
@@ -216,13 +218,6 @@ func (r *run) measureMemory(sign int64) {
 	if r.p.Test == Idle {
 		r.memory += sign * memory()
 	}
-}
-
-func pathsOf(c net.Conn) (s sdp.Stats) {
-	if c, ok := c.(*sdp.Conn); ok {
-		return c.Stats()
-	}
-	return s
 }
 
 // ends waits until all streams have ended, or until ctx ends. Then it closes them.
