@@ -51,7 +51,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 	v, expects, ok := t.inbound.take(t.router, f, body)
 	if !ok {
 		t.router.reset(f)
-		t.broken(fmt.Errorf("%w: bad frame from %v", link.ErrProtocol, t.remote))
+		t.step(func(time.Time) { t.broken(fmt.Errorf("%w: bad frame from %v", link.ErrProtocol, t.remote)) })
 		return
 	}
 	t.arrived(arq.Arrival{Kind: arq.Kind(f.kind), Ack: f.ack, Verdict: v, Expects: expects, Bytes: f.size(), Asks: f.ask != 0})
@@ -62,20 +62,20 @@ func (t *tunnel) receive(f *frame, body []byte) {
 func (t *tunnel) arrived(a arq.Arrival) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
-	now := time.Now()
+	now, agreed := time.Now(), t.arq.Agreed()
 	if !t.arq.Arrived(a, now) {
-		t.brokenLocked(fmt.Errorf("%w: %v acknowledges what was not sent", link.ErrProtocol, t.remote))
+		t.broken(fmt.Errorf("%w: %v acknowledges what was not sent", link.ErrProtocol, t.remote))
 		return
+	}
+	if !agreed && t.arq.Agreed() { // the first frame from the process that asked
+		close(t.opened)
 	}
 	t.push(now)
 	t.delivered()
 }
 
-// broken ends a tunnel whose other end violates the protocol.
-func (t *tunnel) broken(err error) { t.step(func(time.Time) { t.brokenLocked(err) }) }
-
-// brokenLocked is broken. The caller holds mu.
-func (t *tunnel) brokenLocked(err error) { t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err)) }
+// broken ends a tunnel whose other end violates the protocol. The caller holds mu.
+func (t *tunnel) broken(err error) { t.endFor(fmt.Errorf("%w: %w", ntb.ErrLinkDown, err)) }
 
 // endFor ends the tunnel with an error. The caller holds mu.
 func (t *tunnel) endFor(err error) {
@@ -111,7 +111,7 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 		return nil
 	}
 	if t := r.tunnels.byEpoch(f.src, f.epoch); t != nil {
-		t.openedAgain()
+		t.step(t.arq.OpenedAgain)
 		return nil
 	}
 	if !r.named(f.src) {
@@ -137,9 +137,6 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 	return t
 }
 
-// openedAgain answers another copy of the frame that asked for the tunnel.
-func (t *tunnel) openedAgain() { t.step(t.arq.OpenedAgain) }
-
 // accepted handles the answer to open.
 func (t *tunnel) accepted(f *frame) {
 	t.mu.Lock()
@@ -150,4 +147,5 @@ func (t *tunnel) accepted(f *frame) {
 	t.meet(f)
 	t.arq.Accepted(t.router.opts.ackAt(f))
 	t.changed()
+	close(t.opened)
 }

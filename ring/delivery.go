@@ -31,7 +31,7 @@ func (t *tunnel) Arrived(d time.Duration) {
 	now := time.Now()
 	silent := t.arq.Silent(now)
 	w := &delivery{done: make(chan struct{})}
-	t.deliveries, t.asks = append(t.deliveries, w), true
+	t.deliveries = append(t.deliveries, w)
 	t.arq.EndFrame(now)
 	t.push(now)
 	t.delivered()
@@ -64,10 +64,10 @@ func (t *tunnel) Arrived(d time.Duration) {
 // ask has a frame ask for an acknowledgement, behind all that was stored before the deliveries.
 // It leaves that for later if there is no room. The caller holds mu.
 func (t *tunnel) ask(now time.Time) {
-	if !t.asks || t.arq.State().Over() || !t.late.empty() || t.arq.Kept() > 0 && !t.arq.Ask(now) {
+	n := len(t.deliveries)
+	if n == 0 || t.deliveries[n-1].inFrame || t.arq.State().Over() || !t.late.empty() || t.arq.Kept() > 0 && !t.arq.Ask(now) {
 		return
 	}
-	t.asks = false
 	for _, w := range t.deliveries {
 		if !w.inFrame {
 			w.inFrame, w.end = true, t.arq.End()

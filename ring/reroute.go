@@ -67,15 +67,13 @@ func (t *tunnel) reroute() {
 		if found.cut.IsZero() {
 			found.cut = now
 		}
-		t.nextHop = found
-		t.via.Store(found.link)
-	case found != t.nextHop:
-		t.nextHop = found
-		t.via.Store(found.link)
-		t.arq.Restart(now)
-	default:
+	case found == t.nextHop:
 		return
+	default:
+		t.arq.Restart(now)
 	}
+	t.nextHop = found
+	t.via.Store(found.link)
 	t.push(now)
 }
 

@@ -17,7 +17,7 @@ func (t *tunnel) onRetransmitTimer() { t.expire(time.Now()) }
 func (t *tunnel) expire(now time.Time) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
-	t.timer.wentOff()
+	t.timer.at = time.Time{} // it must be set again for what is later
 	switch {
 	case t.nextHop.cut.IsZero():
 		t.arq.Expire(now)
@@ -65,9 +65,6 @@ func (a *retransmitTimer) set(at, now time.Time) {
 		a.timer.Reset(at.Sub(now))
 	}
 }
-
-// wentOff is called by f. The timer must be set again for what is later.
-func (a *retransmitTimer) wentOff() { a.at = time.Time{} }
 
 func (a *retransmitTimer) stop() {
 	if a.timer != nil {

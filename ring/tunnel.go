@@ -33,14 +33,11 @@ type tunnel struct {
 
 	// mu guards the following. It is locked after an inLane's and an outLane's, before the
 	// router's, and not while an inbound's is held.
-	mu      lock.Mutex[lock.Tunnel]
-	arq     arq.End
-	late    backlog   // stores behind those that arq keeps
-	writers turnQueue // those with data, that wait for room
-	// deliveries are the calls of Arrived that wait. asks is set while one is not in a frame.
-	deliveries []*delivery
-	asks       bool
-	agreed     bool // opened is closed
+	mu         lock.Mutex[lock.Tunnel]
+	arq        arq.End
+	late       backlog     // stores behind those that arq keeps
+	writers    turnQueue   // those with data, that wait for room
+	deliveries []*delivery // the calls of Arrived that wait; those that are in frames come first
 	nextHop    nextHop
 	timer      retransmitTimer // calls onRetransmitTimer
 	err        error           // why the link went down, if there is more to say; constant then
@@ -123,16 +120,10 @@ func (t *tunnel) current() arq.State { return arq.State(t.state.Load()) }
 // mu.
 func (t *tunnel) changed() {
 	was, s := t.current(), t.arq.State()
-	if was != s {
-		t.state.Store(uint32(s)) // first, since goroutines that wake must find it
-	}
-	if !t.agreed && t.arq.Agreed() {
-		t.agreed = true
-		close(t.opened)
-	}
 	if was == s {
 		return
 	}
+	t.state.Store(uint32(s)) // first, since goroutines that wake must find it
 	if was < arq.Draining && s >= arq.Draining {
 		close(t.down)
 		for _, w := range t.writers {

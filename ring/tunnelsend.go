@@ -10,7 +10,7 @@ import (
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // unlockAndSend unlocks mu. If there is something to send, and a route, the lane takes it, in its
-// turn. A tunnel that is closed leaves the lane, which may have no room for long and would keep
+// turn, by send. No frame of a tunnel is sent in another way. A tunnel that is closed leaves the lane, which may have no room for long and would keep
 // its memory. The caller holds no lock of an outLane.
 func (t *tunnel) unlockAndSend() {
 	o := t.lane()

@@ -39,7 +39,7 @@ func (t *tunnel) storeFrame(off int, p []byte) (n int) {
 // checkLate ends the tunnel if its other end leaves too much waiting. The caller holds mu.
 func (t *tunnel) checkLate() {
 	if t.late.full() {
-		t.brokenLocked(fmt.Errorf("%w: %v does not take what is stored for it", link.ErrProtocol, t.remote))
+		t.broken(fmt.Errorf("%w: %v does not take what is stored for it", link.ErrProtocol, t.remote))
 	}
 }
 
