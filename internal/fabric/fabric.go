@@ -73,7 +73,7 @@ func (f *Fabric) Close() {
 	if was {
 		return
 	}
-	windowed.CompareAndDelete(keyOf(f.spec), f)
+	windowed.CompareAndDelete(windowKey(f.spec), f)
 	f.cancel()
 	f.registry.stop()
 	f.wg.Wait()

@@ -15,18 +15,13 @@ import (
 // windowed are the networks of this process whose fabrics have option puts, by windowKey. They have one link.
 var windowed sync.Map
 
-type windowKey struct {
-	kind, name string
-	node       int
-}
-
-func keyOf(s *spec.Spec) windowKey { return windowKey{s.Kind, s.Name, s.Node} }
+func windowKey(s *spec.Spec) string { return s.Kind + ":" + spec.DirectoryOf(s.Name, s.Node) }
 
 // OpenHeapWindow returns what option puts leaves to the heap of this process. It waits until the neighbour has come. It
 // returns nil if the fabric has no such option, this process does not own the links of its node, or another heap of this
 // process had the memory in this session.
 func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*heapmem.Window, error) {
-	v, ok := windowed.Load(keyOf(spec))
+	v, ok := windowed.Load(windowKey(spec))
 	if !spec.Puts || !ok {
 		return nil, nil
 	}

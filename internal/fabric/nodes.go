@@ -6,7 +6,6 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/status"
-	"github.com/ntbnet/ntbnet/ring"
 )
 
 // joining is how long the links of a process that has joined may take to come up.
@@ -54,7 +53,7 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 		case "self":
 			n.Up = true
 		case "up":
-			n.Up, n.Hops, n.Via = true, host.Hops, sideOf[host.Side]
+			n.Up, n.Hops, n.Via = true, host.Hops, spec.Side(host.Side) // which has ring's words
 		default: // what it has said may be long ago
 			if n.Left != "" {
 				n.Left, n.Right = status.Unknown, status.Unknown
@@ -64,5 +63,3 @@ func (f *Fabric) Nodes() (nodes []NodeInfo, changed <-chan struct{}) {
 	}
 	return nodes, changed
 }
-
-var sideOf = map[string]spec.Side{ring.Left.String(): spec.Left, ring.Right.String(): spec.Right, ring.Direct.String(): spec.Direct}

@@ -133,7 +133,7 @@ func newHosts(own *spec.Spec, s registry, err error, connect func(context.Contex
 		return nil, fmt.Errorf("fabric %s:%s: %w", own.Kind, own.Name, err)
 	}
 	if own.Puts {
-		windowed.Store(keyOf(own), f)
+		windowed.Store(windowKey(own), f)
 	}
 	return f, nil
 }
@@ -249,10 +249,11 @@ func (f *Fabric) bridge(c cable, who Peer, kind kind) (ntb.Device, error) {
 	if f.spec.Kind != "mem" { // there both ends were wrapped together
 		dev, _ = wrap(f.spec, dev, nil)
 	}
-	if kind == toNode {
-		return ofUser(dev, who).ofHost(), nil
+	user := &who
+	if kind == toNode { // who dials or listens there is not known
+		user = nil
 	}
-	return ofUser(dev, who), nil
+	return identify(dev, user, who.UID != os.Geteuid()), nil
 }
 
 // wrap wraps the ends of a bridge as the spec says.

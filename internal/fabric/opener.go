@@ -69,7 +69,7 @@ func (w *attachedWire) open(l *linkEnd) bool {
 		}
 	}
 	if err == nil {
-		dev = ofUnknown(dev)
+		dev = identify(dev, nil, true)
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()

@@ -69,7 +69,7 @@ func TestAHeapHasItsMemoryForItself(t *testing.T) {
 	require.NoError(t, one.Close())
 	require.Nil(t, window(1), "the neighbour may store what the first heap was sent")
 
-	v, _ := windowed.Load(keyOf(specs[1]))
+	v, _ := windowed.Load(windowKey(specs[1]))
 	h := v.(*Fabric)
 	h.mu.Lock()
 	l := h.links[0]

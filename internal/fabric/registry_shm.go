@@ -84,10 +84,7 @@ func (s *shmRegistry) connect(ctx context.Context, node, process int) (cable, er
 
 func (s *shmRegistry) connectTo(ctx context.Context, process int, users []int) (cable, error) {
 	c, err := s.Connect(ctx, process, users)
-	if err != nil {
-		return nil, err
-	}
-	return &shmCable{&greeting.Conn{Conn: c}}, nil
+	return shmCabled(&greeting.Conn{Conn: c}, err)
 }
 
 // shmConnect makes a cable to a process of a node, see Connect.

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"errors"
-	"os"
 	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/hostdir"
@@ -15,8 +14,7 @@ type Peer = hostdir.Peer
 // Self returns the user of this process.
 func Self() Peer { return hostdir.Self() }
 
-// identified is a device of which the fabric knows whose process is at the other end, or that
-// nobody knows.
+// identified is a device with what the fabric knows of the process at the other end.
 type identified struct {
 	ntb.Device
 	caps ntb.Caps
@@ -25,25 +23,12 @@ type identified struct {
 // Caps implements ntb.Device.
 func (d *identified) Caps() ntb.Caps { return d.caps }
 
-// ofUser returns a device whose other end is a process of a user, as the kernel says.
-func ofUser(dev ntb.Device, who Peer) *identified {
-	d := &identified{dev, dev.Caps()}
-	d.caps.User, d.caps.Untrusted = &who, who.UID != os.Geteuid()
-	return d
-}
-
-// ofHost returns d, whose other end is a process of another host. Who dials or listens there
-// is not known, so it counts as nobody.
-func (d *identified) ofHost() ntb.Device {
-	d.caps.User = nil
-	return d
-}
-
-// ofUnknown returns a device of which nobody here knows who is at the other end.
-func ofUnknown(dev ntb.Device) ntb.Device {
-	d := &identified{dev, dev.Caps()}
-	d.caps.User, d.caps.Untrusted = nil, true
-	return d
+// identify returns a device whose other end is a process of who, nil for one of whom nothing is known here. It is
+// untrusted unless it is of this user, and of this machine.
+func identify(dev ntb.Device, who *Peer, untrusted bool) ntb.Device {
+	caps := dev.Caps()
+	caps.User, caps.Untrusted = who, untrusted
+	return &identified{dev, caps}
 }
 
 // Forbidden reports whether an error means that a process is not allowed what it tried.

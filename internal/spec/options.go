@@ -42,11 +42,7 @@ var options = []option{
 		func(s *Spec, v string) bool { return number(&s.Buffer, v, 4<<10, 16<<20) && s.Buffer&(s.Buffer-1) == 0 }},
 	{"spin", "TIME", "how long a wait polls before it sleeps, a dial and Accept 4 times as long, less where processors are scarce",
 		"a time from 0 to 1ms, with its unit, as in 20us", "50us", everyones,
-		func(s *Spec, v string) (ok bool) {
-			var err error
-			s.Spin, err = time.ParseDuration(v)
-			return err == nil && s.Spin >= 0 && s.Spin <= time.Millisecond
-		}},
+		func(s *Spec, v string) bool { return duration(&s.Spin, v, 0, time.Millisecond) }},
 	{"dmafrom", "BYTES", "the size from which on payload goes through a DMA engine, where a link has one; 0 to measure it when the link comes up",
 		"a number from 0 to 1073741824", "0", everyones,
 		func(s *Spec, v string) bool { return number(&s.DMAFrom, v, 0, 1<<30) }},
@@ -87,11 +83,7 @@ var options = []option{
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},
 	{"silence", "TIME", "how long nothing is heard of a neighbour before its link ends, where no lock, server or kernel says that its process has ended: over a memory of virtual machines, or when a machine at a bridge dies unheard",
 		"a time from 1s to 1h, with its unit, as in 2s", "5s", owners,
-		func(s *Spec, v string) (ok bool) {
-			var err error
-			s.Silence, err = time.ParseDuration(v)
-			return err == nil && s.Silence >= time.Second && s.Silence <= time.Hour
-		}},
+		func(s *Spec, v string) bool { return duration(&s.Silence, v, time.Second, time.Hour) }},
 	{"heap", "BYTES", "how much of the memory of the ends each node has for heaps of SHMEM, see docs/shmem.md. It is the same on all nodes. The ends are file:/PATH or ivshmem:/PATH, all of one memory. With puts=window it is how much of a bridge is for heaps",
 		"a multiple of 4096 from 1048576 to 68719476736", "none", owners,
 		func(s *Spec, v string) bool { return number(&s.Heap, v, 1<<20, 64<<30) && s.Heap%4096 == 0 }},
@@ -139,6 +131,13 @@ func number(n *int, value string, first, last int) bool {
 	var err error
 	*n, err = strconv.Atoi(value)
 	return err == nil && *n >= first && *n <= last
+}
+
+// duration parses a time and reports whether it is from first to last.
+func duration(d *time.Duration, value string, first, last time.Duration) bool {
+	var err error
+	*d, err = time.ParseDuration(value)
+	return err == nil && *d >= first && *d <= last
 }
 
 // takes reports whether options of a kind are for the spec.

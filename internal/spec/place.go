@@ -14,23 +14,20 @@ func DirectoryOf(name string, node int) string { return name + "@" + strconv.Ito
 
 // PlaceOf returns where the processes of a host of the fabric meet.
 func (s *Spec) PlaceOf(node int) hostdir.Place {
-	switch {
-	case IsPath(s.Name) && s.Several():
+	dir := s.Name
+	if s.Several() {
+		dir = DirectoryOf(s.Name, node)
+	} else {
+		node = 0
+	}
+	if IsPath(s.Name) {
 		return hostdir.At(s.Name, node, s.Group, s.Owners...)
-	case IsPath(s.Name):
-		return hostdir.At(s.Name, 0, s.Group, s.Owners...)
-	case s.Several():
-		return hostdir.In(s.find(), DirectoryOf(s.Name, node))
 	}
-	return hostdir.In(s.find(), s.Name)
-}
-
-// find returns the directory that has those of a fabric with a name.
-func (s *Spec) find() string {
-	if s.base != "" {
-		return s.base
+	base := s.base
+	if base == "" {
+		base = hostdir.Find(s.dirs()...)
 	}
-	return hostdir.Find(s.dirs()...)
+	return hostdir.In(base, dir)
 }
 
 // dirs returns the names of the directories of a fabric with a name.

@@ -130,14 +130,6 @@ func parseName(s string) (_ *Spec, err error) {
 	return spec, err
 }
 
-// complete checks that the options of a spec fit each other, and sets what follows from them.
-func (s *Spec) complete() error {
-	if IsPath(s.Name) && s.Backend == "mem" {
-		return errors.New("backend=mem uses no directory: want a name")
-	}
-	return s.checkHosts()
-}
-
 // Limits of a fabric of several hosts.
 const (
 	MinNodes = 2
@@ -164,9 +156,11 @@ func (s *Spec) Numbered() *Spec {
 	return &one
 }
 
-// checkHosts checks what a fabric of several hosts must have.
-func (s *Spec) checkHosts() error {
+// complete checks that the options of a spec fit each other, and sets what follows from them.
+func (s *Spec) complete() error {
 	switch {
+	case IsPath(s.Name) && s.Backend == "mem":
+		return errors.New("backend=mem uses no directory: want a name")
 	case !s.Several():
 		return nil
 	case s.bridge != "" && s.Node == 0:

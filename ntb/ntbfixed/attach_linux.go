@@ -70,8 +70,8 @@ func (a *attachment) poll(stop <-chan struct{}) {
 	} else {
 		defer short.Close()
 	}
-	var pace Pace
-	timer := time.NewTimer(pace.Next(true))
+	var pace pace
+	timer := time.NewTimer(pace.next(true))
 	defer timer.Stop()
 	for {
 		soon := false
@@ -85,7 +85,7 @@ func (a *attachment) poll(stop <-chan struct{}) {
 		if s := a.session.Load(); s != nil && s.polled() {
 			soon = true
 		}
-		pause := pace.Next(soon)
+		pause := pace.next(soon)
 		if pause < timerStep && err == nil && short.sleep(pause) {
 			pause = 0
 		}
@@ -208,19 +208,19 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 			pause = min(2*pause, retryEvery)
 			retry.Reset(pause)
 		}
-		s.page.Publish()
-		step, err := s.page.Look()
+		s.page.publish()
+		step, err := s.page.look()
 		if err != nil {
 			return err
 		}
 		switch step {
-		case NewPeer:
+		case newPeer:
 			s.clear()
-			s.page.Answer()
+			s.page.answer()
 			s.interrupt(0)
 			continue
-		case Ready:
-			s.page.Publish() // an earlier answer may have vanished
+		case ready:
+			s.page.publish() // an earlier answer may have vanished
 			s.interrupt(0)
 			return s.fit()
 		}
@@ -262,7 +262,7 @@ func (a *attachment) linger() {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for range time.Second / look {
-		if page.Ended() || own.guard.Lost() {
+		if page.hasEnded() || own.guard.Lost() {
 			return
 		}
 		select {

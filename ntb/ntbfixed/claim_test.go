@@ -10,7 +10,7 @@ import (
 
 // watched returns what a process that comes to side 0 finds, when live sessions there beat once a
 // tick.
-func watched(m pages, live ...*Page) finding {
+func watched(m pages, live ...*page) finding {
 	c := claim{far: m[1], dead: 5}
 	found := c.first(nil)
 	for range 10 {
@@ -29,22 +29,22 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 	m := newPages()
 	require.Equal(t, free, watched(m), "nobody was there")
 	a := m.begin(0, 11)
-	a.Publish()
+	a.publish()
 	require.Equal(t, inUse, watched(m, a), "it waits for the peer")
 	b := m.begin(1, 22)
 	bringUp(t, a, b)
 	require.Equal(t, inUse, watched(m, a))
 	require.Equal(t, free, watched(m), "it was killed")
-	a.End()
+	a.end()
 	c := claim{far: m[1], dead: 5}
 	require.Equal(t, free, c.first(nil), "it has ended in order: there is nothing to watch")
 	next := m.begin(0, 12)
-	next.Publish()
+	next.publish()
 	require.Equal(t, unknown, c.first(nil))
 	c.begin(12)
 	require.Equal(t, free, c.first(nil), "it was our own")
 	require.True(t, c.holds())
-	m.begin(0, 13).Publish()
+	m.begin(0, 13).publish()
 	require.False(t, c.holds())
 	require.Equal(t, unknown, c.first(nil))
 	for _, gone := range []uint64{0, ^uint64(0)} { // the peer is not set up, or the bridge is dead
@@ -61,7 +61,7 @@ func TestAnEndIsFoundInUse(t *testing.T) {
 func TestAnEndIsWatchedForAsLongAsADeadPeer(t *testing.T) {
 	m := newPages()
 	a := m.begin(0, 11)
-	a.Publish()
+	a.publish()
 	c := claim{far: m[1], dead: 5}
 	require.Equal(t, unknown, c.first(nil))
 	for range 4 {
@@ -79,7 +79,7 @@ func TestSeedsOfClaims(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		m := newPages()
-		var p [2]*Page
+		var p [2]*page
 		var c [2]claim
 		var steps [2]int
 		holds := [2]bool{true, true}
@@ -95,13 +95,13 @@ func TestSeedsOfClaims(t *testing.T) {
 			case 1:
 				p[x] = m.begin(0, uint32(x)+11)
 				c[x].begin(uint32(x) + 11)
-				p[x].Publish()
+				p[x].publish()
 			case 2, 3:
 				if holds[x] && !c[x].holds() {
 					holds[x] = false
 				}
 				if holds[x] {
-					p[x].Publish() // as often as it takes
+					p[x].publish() // as often as it takes
 				}
 			}
 			steps[x]++

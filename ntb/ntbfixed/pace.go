@@ -10,14 +10,14 @@ const (
 	idleLook  = 10 * time.Millisecond
 )
 
-// Pace says when a side that takes no interrupts looks again.
-type Pace struct {
+// pace says when a side that takes no interrupts looks again.
+type pace struct {
 	waited time.Duration // since a look found something
 }
 
-// Next returns the time until the next look, a part of the time since a look found something. soon says that the last one did, or that
+// next returns the time until the next look, a part of the time since a look found something. soon says that the last one did, or that
 // something is about to come.
-func (p *Pace) Next(soon bool) time.Duration {
+func (p *pace) next(soon bool) time.Duration {
 	if soon {
 		p.waited = 0
 	}

@@ -29,7 +29,7 @@ type session struct {
 	// Immutable.
 	attachment *attachment
 	caps       ntb.Caps
-	page       *Page // brought up by Open, and then kept alive by keepAlive
+	page       *page // brought up by Open, and then kept alive by keepAlive
 	inbound    []byte
 	outbound   ntb.Window
 
@@ -75,24 +75,22 @@ func newSession(a *attachment) (*session, error) {
 		s.caps.Revocable, s.caps.Untrusted = s, true
 	}
 	out := ntb.MappedWindow(s.peer.mem, a.config.Kind)
-	s.page = NewPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
+	s.page = newPage(s.own.mem[:PageSize:PageSize], out.Slice(0, PageSize), a.epoch)
 	if a.config.Interrupt == nil {
-		s.page.SetMute()
+		s.page.id = mute << 32
 	} else if !a.polls() || a.config.Named {
-		s.page.SetID(a.config.ID, !a.polls())
+		s.page.id = idWord(a.config.ID, !a.polls())
 	}
-	if a.config.Told {
-		s.page.SetTold()
-	}
+	s.page.told = a.config.Told
 	s.inbound = s.own.mem[PageSize:len(s.own.mem):len(s.own.mem)]
 	s.outbound = out.Part(PageSize, out.Len()-PageSize)
-	s.page.SetSizes(len(s.inbound), s.outbound.Len())
+	s.page.sizes = sizesWord(len(s.inbound), s.outbound.Len())
 	return s, nil
 }
 
 // fit makes both windows as small as the peer's are, once the peer has answered.
 func (s *session) fit() error {
-	in, out := s.page.Sizes()
+	in, out := s.page.windows()
 	if in == 0 || out == 0 {
 		return fmt.Errorf("ntbfixed: the peer has no room for windows")
 	}
@@ -116,7 +114,7 @@ func (s *session) begin() {
 	}
 	s.ended = make(chan struct{})
 	s.begun.Store(true)
-	if a := s.attachment; !a.polls() && s.page.PeerMute() {
+	if a := s.attachment; !a.polls() && s.page.peerMute() {
 		a.looking.Go(func() { a.poll(s.down) })
 	}
 	go s.keepAlive()
@@ -138,11 +136,11 @@ func (s *session) keepAlive() {
 			return
 		case <-s.kick:
 		case <-tick.C:
-			silent = s.page.Tick()
+			silent = s.page.tick()
 			s.look() // the interrupt of a doorbell may have been lost
 		}
 		// A peer that stores to the mark, which is this side's alone, ends the session too: Gone is true for ever.
-		ended := s.page.Ended() || s.peerGone(silent) || s.lost() || s.lostView()
+		ended := s.page.hasEnded() || s.peerGone(silent) || s.lost() || s.lostView()
 		if !ended && s.gone() {
 			slog.Warn("ntbfixed: the peer has stored where only this side does, and the session ends", "backend", s.caps.Backend)
 			ended = true
@@ -255,9 +253,9 @@ func (s *session) keepOwn() error {
 // in ticks.
 func (s *session) peerGone(silent int) bool {
 	if ask := s.attachment.config.Gone; ask != nil {
-		id, _, ok := s.page.PeerID()
+		id, _, ok := s.page.peerID()
 		gone, known := ask(id)
-		if ok && known && (gone || s.page.Told()) {
+		if ok && known && (gone || s.page.toldBy()) {
 			return gone
 		}
 	}
@@ -289,7 +287,7 @@ func (s *session) polled() bool {
 		return false
 	}
 	defer s.gate.Leave()
-	if s.begun.Load() && s.page.Ended() {
+	if s.begun.Load() && s.page.hasEnded() {
 		s.checkEnd()
 	}
 	return s.look()
@@ -298,7 +296,7 @@ func (s *session) polled() bool {
 // interrupt interrupts the peer for a doorbell, if it takes interrupts and this side can.
 func (s *session) interrupt(bit int) {
 	ring := s.attachment.config.Interrupt
-	if id, interrupts, _ := s.page.PeerID(); interrupts && ring != nil {
+	if id, interrupts, _ := s.page.peerID(); interrupts && ring != nil {
 		ring(id, bit)
 	}
 }
@@ -309,7 +307,7 @@ func (s *session) look() (rung bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.bells {
-		word := s.page.Rung(i)
+		word := s.page.rung(i)
 		if word == s.seen[i] {
 			continue
 		}
@@ -333,7 +331,7 @@ func (s *session) takeDown() {
 		if s.lost() && s.ended != nil { // else Open reports it
 			slog.Warn(errGone.Error(), "backend", s.caps.Backend)
 		}
-		if s.page.Ended() {
+		if s.page.hasEnded() {
 			s.cutErr = s.keep() // before the peer hears that it may let the memory go
 			s.announceEnd()
 			s.cutErr = errors.Join(s.cutErr, s.peer.scratch())
@@ -348,13 +346,13 @@ func (s *session) takeDown() {
 // announceEnd tells the peer. Where memory has gone, the session's addresses of the peer's page have too, but perhaps not
 // that page.
 func (s *session) announceEnd() {
-	s.page.End()
+	s.page.end()
 	if s.peer.guard.Lost() && !s.severed() {
 		still, err := mapMemory(s.attachment.config.Peer, nil)
 		if err != nil {
 			slog.Warn("ntbfixed: the other side does not hear that the session has ended", "reason", err)
 		} else {
-			s.page.to(ntb.MappedWindow(still.mem, s.attachment.config.Kind)).End()
+			s.page.to(ntb.MappedWindow(still.mem, s.attachment.config.Kind)).end()
 			_ = still.unmap()
 		}
 	}
@@ -375,14 +373,14 @@ func (s *session) Spad(i int) uint32 {
 		return ^uint32(0)
 	}
 	defer s.gate.Leave()
-	return s.page.Spad(i)
+	return s.page.spad(i)
 }
 
 func (s *session) SetPeerSpad(i int, v uint32) {
 	lock.Device()
 	check("scratchpad", i, scratchpads)
 	if s.LinkUp() && s.gate.Enter() {
-		s.page.SetPeerSpad(i, v)
+		s.page.setPeerSpad(i, v)
 		s.gate.Leave()
 	}
 }
@@ -392,7 +390,7 @@ func (s *session) RingDoorbell(bit int) {
 	lock.Device()
 	check("doorbell", bit, doorbells)
 	if s.LinkUp() && s.gate.Enter() {
-		s.page.Ring(bit, s.rings[bit].Add(1))
+		s.page.ring(bit, s.rings[bit].Add(1))
 		s.interrupt(bit)
 		s.attachment.hurry()
 		s.gate.Leave()

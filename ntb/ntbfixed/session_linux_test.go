@@ -173,8 +173,8 @@ func TestAPeerThatCannotInterrupt(t *testing.T) {
 	defer a.Close()
 	for range 2 {
 		x, y := open(t, a, b)
-		require.True(t, y.(*session).page.PeerMute())
-		require.False(t, x.(*session).page.PeerMute())
+		require.True(t, y.(*session).page.peerMute())
+		require.False(t, x.(*session).page.peerMute())
 		beats := func() uint64 { return ntb.Load64(x.(*session).own.mem, heartbeatAt) & 0xffffffff } // of y
 		before := beats()
 		const rings = 100
