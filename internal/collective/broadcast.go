@@ -40,9 +40,9 @@ func (t *Team) Broadcast(ctx context.Context, dst, src uintptr, n, root int, spa
 // broadcastSmall sends messages: root to all, or, where they are many, along a binomial tree, to the largest subtree first.
 func (t *Team) broadcastSmall(ctx context.Context, dst, src uintptr, n, root int, keep bool) error {
 	v, parent := t.local(src, n), root
-	rank, bit := t.rank(t.me, root), 1
+	rank, bit := 0, 1
 	if len(t.peers) > flat {
-		for ; bit < len(t.peers) && rank&bit == 0; bit *= 2 {
+		for rank = t.rank(t.me, root); bit < len(t.peers) && rank&bit == 0; bit *= 2 {
 		}
 		parent = (rank&^bit + root) % len(t.peers)
 	}

@@ -61,12 +61,12 @@ func TestCallsOfAPEThatClosedAfterADeathReturnThatDeath(t *testing.T) {
 					}()
 					<-hungUp
 					called := make(chan error, 1)
-					go func() { called <- call(w.Ctx(), o, l) }()
+					go func() { called <- call(w.ctx, o, l) }()
 					time.Sleep(20 * time.Millisecond) // without it the test would check less
 					w.mu.Unlock()
 					require.ErrorAs(t, <-called, &dead)
 					require.Equal(t, 2, dead.PE)
-					require.ErrorAs(t, call(w.Ctx(), o, l), &dead)
+					require.ErrorAs(t, call(w.ctx, o, l), &dead)
 					require.Equal(t, 2, dead.PE)
 					require.Error(t, w.Close(ctx))
 				case 2:
@@ -112,7 +112,7 @@ func TestABrokenChannelIsToldToBoth(t *testing.T) {
 			close(sent)
 		} else {
 			<-sent
-			_, _, err := w.Ctx().TryG(onesided.Object{Space: w.space, Off: symheap.Shared, N: 1}, 0, 8, 1)
+			_, _, err := w.ctx.TryG(onesided.Object{Space: w.space, Off: symheap.Shared, N: 1}, 0, 8, 1)
 			require.ErrorContains(t, err, "a reply to no request")
 		}
 		var dead *DeadError

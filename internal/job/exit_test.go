@@ -53,7 +53,7 @@ func TestGlobalExitWaitsForNobody(t *testing.T) {
 			put := make(chan struct{})
 			go func() {
 				defer close(put)
-				w.Ctx().PutBytes(w.Peer(1), off, make([]byte, size)) // more than fits on the way
+				w.ctx.PutBytes(w.Peer(1), off, make([]byte, size)) // more than fits on the way
 			}()
 			time.Sleep(50 * time.Millisecond) // without it the test would check less
 			w.GlobalExit(7)

@@ -44,9 +44,9 @@ func TestOperationsOnADeadPENameTheCallOfC(t *testing.T) {
 		close(ready)
 		var dead *DeadError
 		require.ErrorAs(t, never(ctx, w), &dead)
-		w.Ctx().FetchAdd(o, 0, 8, 1, 1)
+		w.ctx.FetchAdd(o, 0, 8, 1, 1)
 		var op *OpError
-		require.ErrorAs(t, w.Ctx().Err(), &op)
+		require.ErrorAs(t, w.ctx.Err(), &op)
 		require.Equal(t, "shmem_atomic_fetch_add", op.Op)
 		require.True(t, errors.As(op, &dead))
 		require.Error(t, w.Close(ctx))

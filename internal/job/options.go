@@ -32,10 +32,6 @@ type Options struct {
 	// ends the process. It does not return. A front that sets it ends the process also when
 	// the job has failed.
 	Exit func(status int)
-	// Lost is called when a PE has ended, before any operation or wait fails because of it. What
-	// is mapped of its heap stays mapped until Close, but must not be used any more. Lost
-	// must not call the World.
-	Lost func(pe int)
 	// Recheck is how often a wait that sleeps looks again, for programs that store to
 	// this PE's heap by themselves. 0: never, since every store of this package wakes it.
 	Recheck time.Duration

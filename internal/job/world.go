@@ -118,9 +118,6 @@ func (w *World) PE() int { return w.pe }
 // NumPEs returns how many PEs the job has.
 func (w *World) NumPEs() int { return len(w.peers) }
 
-// Ctx returns the default context.
-func (w *World) Ctx() *onesided.Ctx { return w.ctx }
-
 // Team returns the team of all PEs.
 func (w *World) Team() *Team { return w.team }
 
@@ -302,9 +299,6 @@ func (w *World) lost(pe int) {
 	}
 	close(p.gone)
 	p.Lost()
-	if w.opts.Lost != nil {
-		w.opts.Lost(pe)
-	}
 }
 
 // closeLimit is the default of World.closeLimit.
