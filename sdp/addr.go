@@ -9,6 +9,9 @@ import (
 // Network is the name of this transport, for Dial, Listen and Addr.
 const Network = "sdp"
 
+// Networks returns the names of the networks that Dial and Listen serve. Others they leave to package net.
+func Networks() []string { return []string{Network, "tcp", "tcp4", "tcp6"} }
+
 // Addr is the address of one endpoint of a connection, or of a listener.
 type Addr struct {
 	Host string // "localhost" for this host; such as "node3" in a fabric of several hosts

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http/httptrace"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +75,24 @@ func way(f *Fabric, network, address string) (who string, sdp bool) {
 		_, sdp = c.(*Conn)
 	}
 	return reached(c, err), sdp
+}
+
+// Each of Networks is served here, and no other one is.
+func TestNetworksAreServed(t *testing.T) {
+	f := openTCPTest(t)
+	for _, network := range Networks() {
+		ln, err := f.Listen(network, ":0")
+		require.NoError(t, err)
+		s := serveName(ln, network)
+		who, bySDP := way(f, network, ln.Addr().String())
+		require.Equal(t, network, who)
+		require.True(t, bySDP, network)
+		s.stop()
+	}
+	ln, err := f.Listen("unix", filepath.Join(t.TempDir(), "socket"))
+	require.NoError(t, err)
+	defer ln.Close()
+	require.IsType(t, new(net.UnixListener), ln)
 }
 
 func portOf(t testing.TB, a net.Addr) string {

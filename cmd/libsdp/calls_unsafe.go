@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -62,10 +64,8 @@ func until(after C.longlong) (t time.Time) {
 //export sdpOpen
 func sdpOpen(network, address *C.char, timeout C.longlong, listens, backlog C.int) C.longlong {
 	name, at := C.GoString(network), C.GoString(address)
-	switch name {
-	case sdp.Network, "tcp", "tcp4", "tcp6":
-	default:
-		return result(0, &explained{syscall.EINVAL, fmt.Sprintf("network %q is none of sdp, tcp, tcp4, tcp6", name)})
+	if known := sdp.Networks(); !slices.Contains(known, name) {
+		return result(0, &explained{syscall.EINVAL, fmt.Sprintf("network %q is none of %s", name, strings.Join(known, ", "))})
 	}
 	if listens == 0 {
 		return result(connected((&sdp.Dialer{Deadline: until(timeout)}).Dial(name, at)))
