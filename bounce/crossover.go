@@ -101,6 +101,17 @@ func thresholdOf(points []CrossoverPoint) int {
 	return threshold
 }
 
+// dmaStats are the counters of a connection's dmaTx, see [Stats].
+type dmaStats struct{ records, bytes, copies, errors, full uint64 }
+
+func (d dmaStats) addTo(s *Stats) {
+	s.DMABytes += d.bytes
+	s.DMARecords += d.records
+	s.DMACopies += d.copies
+	s.DMAErrors += d.errors
+	s.DMAFull += d.full
+}
+
 // Crossover returns what was measured when the link came up, and the threshold in
 // use, 0 for none. It returns nothing if the bridge has no engine.
 func (p *Pool) Crossover() ([]CrossoverPoint, int) { return p.crossover.points, p.crossover.threshold }

@@ -53,8 +53,6 @@ type dmaBuffer struct {
 	retired bool   // the writer is in another queue, or gone
 }
 
-type dmaStats struct{ records, bytes, copies, errors, full uint64 }
-
 // dmaRecord is a record whose header is not published.
 type dmaRecord struct {
 	win    ntb.Window // onto the queue

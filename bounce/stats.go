@@ -154,11 +154,7 @@ func (w writeCounts) addTo(s *Stats) {
 	s.MMIOBytes += w.mmioBytes
 	s.MMIORecords += w.mmioRecords
 	s.MMIOStreamed += w.streamed
-	s.DMABytes += w.dma.bytes
-	s.DMARecords += w.dma.records
-	s.DMACopies += w.dma.copies
-	s.DMAErrors += w.dma.errors
-	s.DMAFull += w.dma.full
+	w.dma.addTo(s)
 	s.Doorbells += w.doorbells
 	if records := w.inlineRecords + w.mmioRecords + w.dma.records; records > w.doorbells {
 		s.DoorbellsSaved += records - w.doorbells
