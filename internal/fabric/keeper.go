@@ -136,6 +136,16 @@ func (k *keeper) step(l *linkEnd, e event) bool {
 	return ok
 }
 
+// note is step for a caller that does not hold mu. err is why the link is not up, if that is known.
+func (k *keeper) note(l *linkEnd, e event, err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		l.err = err
+	}
+	return k.step(l, e)
+}
+
 // change wakes all that wait for a change of a link. The caller holds mu.
 func (k *keeper) change() {
 	close(k.changed)

@@ -45,21 +45,13 @@ func (f *Fabric) keep(l *linkEnd) {
 		// changed was taken before this check. A neighbour that starts after it
 		// finds us, and the result closes changed.
 		reachable, err := l.by.reachable(l)
-		f.mu.Lock()
-		if err != nil {
-			l.err = err
-		}
 		if err == nil && !reachable {
-			f.step(l, missed)
-		} else {
-			f.step(l, found)
-		}
-		f.mu.Unlock()
-		if err == nil && !reachable {
+			f.note(l, missed, nil)
 			f.wait(f.ctx, 0, changed, nil)
 			pause = firstPause
 			continue
 		}
+		f.note(l, found, err)
 		if err == nil && l.by.open(l) {
 			continue
 		}
@@ -90,13 +82,9 @@ func (f *Fabric) wait(ctx context.Context, d time.Duration, changed, below <-cha
 func (f *Fabric) begin(l *linkEnd) bool {
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
-	f.mu.Lock()
-	begins := f.step(l, ask)
-	f.mu.Unlock()
-	if !begins {
+	if !f.note(l, ask, nil) {
 		return true
 	}
-
 	mine := f.greeting(l.kind.want())
 	mine.Wire = l.wire.Number
 	var answer *greeting.Message
@@ -142,7 +130,7 @@ func (f *Fabric) begin(l *linkEnd) bool {
 	if l.kind != toProcess {
 		f.refused.half(err)
 	}
-	return f.finish(ctx, l, dev, err)
+	return f.finish(ctx, l, dev, err) == nil
 }
 
 // connect makes a cable to the process at the other end of a link, which is of a user.
@@ -160,14 +148,6 @@ func (f *Fabric) connect(ctx context.Context, l *linkEnd) (c cable, who Peer, er
 	return c, who, err
 }
 
-// take begins to make the link for a neighbour that asks. It returns false if the
-// neighbour has to wait for us.
-func (f *Fabric) take(l *linkEnd) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.step(l, asked)
-}
-
 // fail ends the making of a link, with an error. If the neighbour asked long ago, and has hung up since, the link from
 // before is up still.
 func (f *Fabric) fail(l *linkEnd, err error) {
@@ -183,12 +163,12 @@ func (f *Fabric) fail(l *linkEnd, err error) {
 	}
 }
 
-// finish brings the link up over a bridge on which both sides have agreed, and
-// reports whether it did. err is the error of making the bridge.
-func (f *Fabric) finish(ctx context.Context, l *linkEnd, dev ntb.Device, err error) bool {
+// finish brings the link up over a bridge on which both sides have agreed, or returns
+// why it is not up. err is the error of making the bridge.
+func (f *Fabric) finish(ctx context.Context, l *linkEnd, dev ntb.Device, err error) error {
 	if err != nil {
 		f.fail(l, err)
-		return false
+		return err
 	}
 	f.mu.Lock()
 	old := l.ring
@@ -200,14 +180,14 @@ func (f *Fabric) finish(ctx context.Context, l *linkEnd, dev ntb.Device, err err
 	peer, came, err := f.bringUp(ctx, l, dev)
 	if err != nil {
 		f.fail(l, err)
-		return false
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l.peer, l.ring, l.err = peer, came, nil
 	l.ups++
 	f.step(l, made)
-	return true
+	return nil
 }
 
 // bringUp brings a link up over a device, if it is the process at the other end that answers there.

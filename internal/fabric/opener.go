@@ -50,19 +50,12 @@ func (w *attachedWire) reachable(*linkEnd) (bool, error) { return true, nil }
 // open waits as long as it takes the neighbour to come, and then as long as a link may take.
 func (w *attachedWire) open(l *linkEnd) bool {
 	f := w.fabric
-	f.mu.Lock()
-	f.step(l, ask)
-	f.mu.Unlock()
+	f.note(l, ask, nil)
 	dev, err := w.attachment.Open(f.ctx)
-	f.mu.Lock()
-	if err == nil {
-		f.step(l, agreed) // the neighbour has come
-		l.err = nil
+	if err != nil {
+		f.note(l, refused, err)
 	} else {
-		f.step(l, refused)
-	}
-	f.mu.Unlock()
-	if err == nil {
+		f.note(l, agreed, nil) // the neighbour has come
 		dev, _ = wrap(f.spec, dev, nil)
 		if f.spec.Puts {
 			dev, err = f.halve(l, dev)
@@ -74,24 +67,19 @@ func (w *attachedWire) open(l *linkEnd) bool {
 	ctx, cancel := context.WithTimeout(f.ctx, linkTimeout)
 	defer cancel()
 	f.refused.half(err)
-	ok := f.finish(ctx, l, dev, err)
-	f.mu.Lock()
-	err = l.err
-	f.mu.Unlock()
-	if !ok {
-		f.refused.check(err)
-	}
-	w.log(l, ok, err)
-	return ok
+	err = f.finish(ctx, l, dev, err)
+	f.refused.check(err)
+	w.log(l, err)
+	return err == nil
 }
 
 // log logs why a link does not come up, each reason once, and that it has come up after that.
-func (w *attachedWire) log(l *linkEnd, ok bool, err error) {
+func (w *attachedWire) log(l *linkEnd, err error) {
 	switch {
-	case ok && w.said != "":
+	case err == nil && w.said != "":
 		w.said = ""
 		slog.Info("fabric: the link has come up", "to", spec.NodeName(l.to))
-	case !ok && w.fabric.ctx.Err() == nil && err.Error() != w.said:
+	case err != nil && w.fabric.ctx.Err() == nil && err.Error() != w.said:
 		w.said = err.Error()
 		slog.Warn("fabric: there is no link, it is tried again", "to", spec.NodeName(l.to), "reason", err)
 	}

@@ -80,7 +80,7 @@ func (f *Fabric) incoming(who Peer, g *greeting.Message) *linkEnd {
 	default:
 		return nil
 	}
-	f.take(l)
+	f.note(l, asked, nil)
 	return l
 }
 
@@ -120,10 +120,10 @@ func (f *Fabric) answer(c cable, who Peer, g *admission, tooMany error) {
 	if err == nil && l.kind == toMember {
 		f.admit(ctx, l)
 	}
-	switch {
-	case !f.finish(ctx, l, dev, err): // the other side gets the error, or tries again
+	switch err = f.finish(ctx, l, dev, err); {
+	case err != nil: // the other side gets it, or tries again
 		if l.kind != toNode {
-			f.refused.check(l.err)
+			f.refused.check(err)
 		}
 	case l.kind == toMember:
 		f.attend(l)
@@ -222,7 +222,7 @@ func (f *Fabric) judge(who Peer, g, answer *greeting.Message) (*linkEnd, error) 
 	case g.Want == greeting.WantLink && !g.Member:
 		for _, l := range f.links {
 			if l.wire.Number == g.Wire && l.to == g.Node && l.bySocket() {
-				answer.Busy = !f.take(l)
+				answer.Busy = !f.note(l, asked, nil) // then the neighbour has to wait for us
 				return l, nil
 			}
 		}

@@ -19,14 +19,10 @@ func (f *Fabric) Why(id link.ID, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), whyTime)
 	defer cancel()
-	c, e := f.registry.connectTo(ctx, id.Process(), nil) // which a stopped process need not accept
+	c, who, e := f.connect(ctx, &linkEnd{kind: toProcess, process: id.Process()}) // which a stopped process need not accept
 	if e != nil {
 		return err
 	}
-	defer c.Close()
-	who, e := c.Peer()
-	if e != nil {
-		return err
-	}
+	c.Close()
 	return greeting.Stopped(who.PID, err)
 }
