@@ -34,9 +34,7 @@ func smaCollective(c *C.struct_sma_coll) {
 	} else {
 		t = jobTeam(c.name, c.team)
 	}
-	if err := call(t, c); err != nil {
-		fail(c.name, err)
-	}
+	must(c.name, call(t, c))
 }
 
 func call(t *job.Team, c *C.struct_sma_coll) error {
@@ -112,9 +110,7 @@ func smaAlloc(name C.sma_name, size, align C.size_t, zero C.int) C.size_t {
 	}
 	if zero != 0 {
 		clear(lib.w.Heap().At(off, int(size)))
-		if err := lib.w.Team().Sync(forever); err != nil {
-			fail(name, err)
-		}
+		must(name, lib.w.Team().Sync(forever))
 	}
 	return C.size_t(off)
 }
@@ -127,9 +123,7 @@ func alloc(name C.sma_name, size, align uint64) (uintptr, bool) {
 	if errors.Is(err, symheap.ErrFull) {
 		return 0, false
 	}
-	if err != nil {
-		fail(name, err)
-	}
+	must(name, err)
 	return off, true
 }
 
@@ -146,9 +140,7 @@ func sizeOf(name C.sma_name, off C.size_t) uint64 {
 func smaFree(name C.sma_name, off C.size_t) {
 	defer rescue(name)
 	size := sizeOf(name, off)
-	if err := lib.w.Free(forever, uintptr(off), size); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.w.Free(forever, uintptr(off), size))
 }
 
 // smaRealloc returns the offset of the object's new place, or 0 if there is no room.
@@ -186,8 +178,6 @@ func smaLock(name C.sma_name, what C.int, off C.size_t) C.int {
 			return 1
 		}
 	}
-	if err != nil {
-		fail(name, err)
-	}
+	must(name, err)
 	return 0
 }

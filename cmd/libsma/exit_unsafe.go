@@ -25,9 +25,14 @@ func rescue(name C.sma_name) {
 	}
 }
 
-// fail ends the job because a call has failed. It does not return.
-func fail(name C.sma_name, err error) { failf(name, "%v", err) }
+// must ends the job if a call has failed. Then it does not return.
+func must(name C.sma_name, err error) {
+	if err != nil {
+		failf(name, "%v", err)
+	}
+}
 
+// failf ends the job because a call has failed. It does not return.
 func failf(name C.sma_name, format string, args ...any) {
 	if !first() {
 		select {} // the process ends

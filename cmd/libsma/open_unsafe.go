@@ -66,9 +66,7 @@ func smaOpen(name C.sma_name, fixed C.size_t) {
 		o.Threads = &threads
 	}
 	w, err := job.Open(forever, o)
-	if err != nil {
-		fail(name, err)
-	}
+	must(name, err)
 	forget()
 	lib.w, lib.space, lib.closed = w, w.Space(), make(chan struct{})
 	lib.closing.Store(false)
@@ -127,9 +125,7 @@ func watch(w *job.World, closed <-chan struct{}) {
 func smaClose(name C.sma_name) {
 	defer rescue(name)
 	// All is done before the table is empty, and no one comes later.
-	if err := lib.w.Team().Barrier(forever); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.w.Team().Barrier(forever))
 	lib.closing.Store(true)
 	close(lib.closed)
 	C.sma.size = 0
@@ -139,9 +135,7 @@ func smaClose(name C.sma_name) {
 			c.n = 0
 		}
 	}
-	if err := lib.w.Close(forever); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.w.Close(forever))
 }
 
 // smaStatic allocates the object of the static data, and returns its offset and the
@@ -153,9 +147,7 @@ func smaStatic(name C.sma_name, size C.size_t, layout C.uint64_t, fd *C.int, at 
 	mine := [2]uint64{uint64(size), uint64(layout)}
 	first := mine
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(&first)), unsafe.Sizeof(first))
-	if err := lib.w.Team().Bcast(forever, buf, 8, 0); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.w.Team().Bcast(forever, buf, 8, 0))
 	if first != mine {
 		failf(name, "the static data is not that of PE 0: all PEs must run the same program (%d bytes here, %d there)", mine[0], first[0])
 	}
@@ -176,7 +168,5 @@ func smaStatic(name C.sma_name, size C.size_t, layout C.uint64_t, fd *C.int, at 
 //export smaSync
 func smaSync(name C.sma_name) {
 	defer rescue(name)
-	if err := lib.w.Team().Sync(forever); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.w.Team().Sync(forever))
 }

@@ -27,9 +27,7 @@ func one(off C.size_t) onesided.Object { return bytesAt(off, 1) }
 
 // done ends the job if an operation of the context has failed.
 func (c *callCtx) done(name C.sma_name) {
-	if err := c.core.Err(); err != nil {
-		fail(name, err)
-	}
+	must(name, c.core.Err())
 }
 
 //export smaStored
@@ -113,9 +111,7 @@ func smaFetchNBI(name C.sma_name, ctx C.int, old unsafe.Pointer, op C.int, off, 
 //export smaQuiet
 func smaQuiet(name C.sma_name, ctx C.int) {
 	defer rescue(name)
-	if err := lib.ctxs[ctx].Load().core.Quiet(); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.ctxs[ctx].Load().core.Quiet())
 }
 
 //export smaPEQuiet
@@ -125,30 +121,21 @@ func smaPEQuiet(name C.sma_name, ctx C.int, pes *C.int, n C.size_t) {
 	for _, pe := range unsafe.Slice(pes, n) {
 		some = append(some, int(pe))
 	}
-	if err := lib.ctxs[ctx].Load().core.QuietPEs(some); err != nil {
-		fail(name, err)
-	}
-}
-
-// wait waits until look returns true.
-func wait(name C.sma_name, look func() bool) {
-	if err := lib.space.Wait(forever, look); err != nil {
-		fail(name, err)
-	}
+	must(name, lib.ctxs[ctx].Load().core.QuietPEs(some))
 }
 
 //export smaWait
 func smaWait(name C.sma_name, ivar unsafe.Pointer, size C.size_t, isSigned, cmp C.int, v C.uint64_t) (is C.uint64_t) {
 	defer rescue(name)
-	wait(name, func() bool {
+	must(name, lib.space.Wait(forever, func() bool {
 		is = C.sma_load_word(ivar, size, isSigned)
 		return C.sma_word_holds(cmp, isSigned, is, v) != 0
-	})
+	}))
 	return is
 }
 
 //export smaWaitMany
 func smaWaitMany(name C.sma_name, m *C.struct_sma_many) {
 	defer rescue(name)
-	wait(name, func() bool { return C.sma_many_hold(m) != 0 })
+	must(name, lib.space.Wait(forever, func() bool { return C.sma_many_hold(m) != 0 }))
 }

@@ -39,7 +39,7 @@ func teamOf(id C.uintptr_t) *team {
 
 // jobTeam is teamOf for calls that need one.
 func jobTeam(name C.sma_name, id C.uintptr_t) *job.Team {
-	open(name)
+	C.sma_check(name) // that the library is open
 	t := teamOf(id)
 	if t == nil {
 		failf(name, "there is no team with handle %d", id)
@@ -55,9 +55,6 @@ func numberOf(name C.sma_name, id C.uintptr_t) *job.Team {
 	return jobTeam(name, id)
 }
 
-// open ends the job unless the library is open.
-func open(name C.sma_name) { C.sma_check(name) }
-
 //export smaTeamMyPE
 func smaTeamMyPE(name C.sma_name, id C.uintptr_t) C.int {
 	defer rescue(name)
@@ -72,7 +69,7 @@ func smaTeamNPEs(name C.sma_name, id C.uintptr_t) C.int {
 
 //export smaTeamContexts
 func smaTeamContexts(name C.sma_name, id C.uintptr_t) C.int {
-	open(name)
+	C.sma_check(name) // that the library is open
 	if t := teamOf(id); t != nil {
 		return C.int(t.contexts)
 	}
@@ -139,9 +136,7 @@ func smaTeamDestroy(name C.sma_name, id C.uintptr_t) {
 	for _, ctx := range ctxs {
 		destroy(name, ctx)
 	}
-	if err := t.Destroy(forever); err != nil {
-		fail(name, err)
-	}
+	must(name, t.Destroy(forever))
 }
 
 // smaCtxCreate makes a context that numbers PEs as the team does, and fills c. It returns the
@@ -187,9 +182,7 @@ func destroy(name C.sma_name, ctx int) {
 	if c == nil {
 		return // it has ended before its team
 	}
-	if err := c.core.Close(); err != nil {
-		fail(name, err)
-	}
+	must(name, c.core.Close())
 	freeCtx(ctx)
 	lib.mu.Lock()
 	defer lib.mu.Unlock()

@@ -16,7 +16,6 @@ import (
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/ivshmem"
 	"github.com/ntbnet/ntbnet/internal/shm/unixsock"
-	"github.com/spf13/pflag"
 )
 
 const usageHead = `ntb-ivshmem-server hands out memory to virtual machines and processes of the
@@ -129,12 +128,8 @@ func groupID(name string) (int, error) {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	logger := log.New(stderr, "ntb-ivshmem-server: ", log.Lmsgprefix)
 	o, err := parseOptions(args, stdout)
-	if errors.Is(err, pflag.ErrHelp) {
-		return statusOK
-	}
 	if err != nil {
-		logger.Printf("%v (ntb-ivshmem-server --help tells more)", err)
-		return statusUsage
+		return flags.Status("ntb-ivshmem-server", err, stderr)
 	}
 	if o.serve.Peers > 2 {
 		logger.Printf("WARNING: each of %d peers can read and change all of a memory, also what others send each other", o.serve.Peers)

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/proxy"
 	"github.com/spf13/pflag"
 )
@@ -44,14 +45,11 @@ func run(args []string, stdout, stderr io.Writer, signals chan os.Signal) int {
 	}
 	o, err := parseOptions(args, stdout)
 	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return statusOK
 	case err != nil && o != nil: // the file
 		refuse.Print(err)
 		return statusUsage
 	case err != nil:
-		refuse.Printf("%v (sdp-proxy --help tells more)", err)
-		return statusUsage
+		return flags.Status("sdp-proxy", err, stderr)
 	case o.check:
 		if err := o.config.CheckFabric(context.Background()); err != nil {
 			refuse.Printf("%s: %v", o.file, err)

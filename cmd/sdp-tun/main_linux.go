@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -15,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/internal/tun"
 	"github.com/ntbnet/ntbnet/sdp"
-	"github.com/spf13/pflag"
 )
 
 // Exit statuses.
@@ -40,12 +39,8 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	logger := log.New(stderr, "sdp-tun: ", log.Lmsgprefix)
 	o, err := parseOptions(args, stdout)
-	if errors.Is(err, pflag.ErrHelp) {
-		return statusOK
-	}
 	if err != nil {
-		logger.Printf("%v (sdp-tun --help tells more)", err)
-		return statusUsage
+		return flags.Status("sdp-tun", err, stderr)
 	}
 	o.config.Logf = logger.Printf
 	d := &daemon{options: o, out: stdout, log: logger}

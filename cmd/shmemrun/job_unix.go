@@ -91,7 +91,7 @@ func runJob(o options, logger *log.Logger) int {
 		j.live++
 		go func() {
 			p.end, _ = p.process.Wait()
-			close(p.ended)
+			p.exited()
 			writer.Write([]byte{byte(number >> 8), byte(number), byte(ended)})
 		}()
 	}
@@ -192,9 +192,7 @@ func (j *job) took(r report) {
 	case launch.Dead:
 		p.dead = true
 	case ended:
-		select {
-		case <-p.ended:
-		default:
+		if p.ended.Err() == nil {
 			return // a program has written that
 		}
 		if !p.over {

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"log"
 	"os"
 	"runtime"
 
-	"github.com/spf13/pflag"
+	"github.com/ntbnet/ntbnet/internal/flags"
 )
 
 // Exit statuses of shmemrun itself.
@@ -29,12 +28,8 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	logger := log.New(stderr, "shmemrun: ", log.Lmsgprefix)
 	o, err := parseOptions(args, stdout)
-	if errors.Is(err, pflag.ErrHelp) {
-		return statusOK
-	}
 	if err != nil {
-		logger.Printf("%v (shmemrun --help tells more)", err)
-		return statusUsage
+		return flags.Status("shmemrun", err, stderr)
 	}
 	return runJob(o, logger)
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -23,7 +24,7 @@ type lines struct {
 	mu     *sync.Mutex // held while a line is written
 	to     io.Writer
 	prefix []byte
-	ended  <-chan struct{} // closed when the PE has ended
+	ended  context.Context // ends when the PE does
 	grace  time.Duration   // after that, how long processes to which the PE has left its output may write
 	line   []byte          // the prefix, and the part of a line that was read
 }
@@ -32,15 +33,7 @@ type lines struct {
 // any more, it closes it for the PE too.
 func (l *lines) copy(r *os.File) {
 	defer r.Close()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-l.ended:
-			r.SetReadDeadline(time.Now().Add(l.grace))
-		case <-stop:
-		}
-	}()
+	defer context.AfterFunc(l.ended, func() { r.SetReadDeadline(time.Now().Add(l.grace)) })()
 	in := bufio.NewReaderSize(r, 64<<10)
 	l.line = append(l.line[:0], l.prefix...)
 	for idle := false; ; {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -19,8 +20,9 @@ import (
 type pe struct {
 	number  int
 	process *os.Process
-	end     *os.ProcessState // nil if waiting for it failed; set before ended is closed
-	ended   chan struct{}    // closed when the process has ended
+	end     *os.ProcessState // nil if waiting for it failed; set before ended ends
+	ended   context.Context  // ends when the process does
+	exited  func()           // ends it
 	// The main goroutine owns the following.
 	gone  bool         // the group gets no more signals, since its number may be reused
 	over  bool         // the process has ended
@@ -33,7 +35,8 @@ type pe struct {
 
 // start starts the PE with this number.
 func (j *job) start(prog *program, number int) (*pe, error) {
-	p := &pe{number: number, ended: make(chan struct{})}
+	p := &pe{number: number}
+	p.ended, p.exited = context.WithCancel(context.Background())
 	cmd := &exec.Cmd{
 		Path: prog.path, Args: prog.command, Dir: prog.dir, Env: j.environment(append(os.Environ(), prog.env...), j.name, number),
 		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{j.tell}, SysProcAttr: processAttributes(),
@@ -104,14 +107,8 @@ func (p *pe) signal(s syscall.Signal) bool {
 		// The number is not given to another process while the group has members, and
 		// not soon after.
 		err := syscall.Kill(-p.process.Pid, s)
-		p.gone = err == syscall.ESRCH
-		if err == syscall.EPERM { // darwin returns it for a group that was not waited for yet
-			select {
-			case <-p.ended:
-				p.gone = true
-			default:
-			}
-		}
+		// Darwin returns EPERM for a group that was not waited for yet.
+		p.gone = err == syscall.ESRCH || err == syscall.EPERM && p.ended.Err() != nil
 	}
 	return !p.gone
 }

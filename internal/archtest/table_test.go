@@ -21,6 +21,7 @@ var thirdParty = []struct {
 	{"github.com/vishvananda/netlink", "in internal/tun only", func(f file) bool { return within(f.dir, "internal/tun") }},
 	{"golang.org/x/time", "in internal/proxy only", func(f file) bool { return within(f.dir, "internal/proxy") }},
 	{"github.com/coreos/go-systemd/v22", "in cmd/sdp-proxy only", func(f file) bool { return within(f.dir, "cmd/sdp-proxy") }},
+	{"github.com/ncruces/go-strftime", "in cmd/sdp-perf only", func(f file) bool { return within(f.dir, "cmd/sdp-perf") }},
 	{"golang.org/x/net", "in tests only", file.isTest},
 	{"github.com/stretchr/testify", "in tests only", file.isTest},
 }

@@ -57,6 +57,16 @@ func Parse(fs *pflag.FlagSet, args []string, stdout io.Writer) error {
 	return fmt.Errorf("%s %q: want %s", name(bad.GetFlag()), bad.GetValue(), want)
 }
 
+// Status returns the exit status of a command for the error of its flags: 0 for pflag.ErrHelp, and else 2, behind a line
+// that says what is wrong.
+func Status(name string, err error, stderr io.Writer) int {
+	if errors.Is(err, pflag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(stderr, "%s: %v (%[1]s --help tells more)\n", name, err)
+	return 2
+}
+
 // name returns a flag as a user writes it.
 func name(f *pflag.Flag) string {
 	if len(f.Name) == 1 {

@@ -21,12 +21,6 @@ func main() { library.Main(install) }
 
 // install builds the library and installs it below dir, with compilers. It returns where the first of these is.
 func install(dir string) (string, error) {
-	bin := filepath.Join(dir, "bin")
-	for _, d := range []string{bin, filepath.Join(dir, "share/man/man1")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return "", err
-		}
-	}
 	if err := library.Install(dir); err != nil {
 		return "", err
 	}
@@ -34,22 +28,27 @@ func install(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	files := map[string]string{"lib/valgrind.supp": suppressions()}
 	for _, c := range []struct{ name, compiler, override, language, suffix string }{
 		{"oshcc", "gcc", "SHMEM_CC", "C", "c"}, {"oshc++", "g++", "SHMEM_CXX", "C++", "cc"},
 	} {
 		r := strings.NewReplacer("@NAME@", c.name, "@COMPILER@", c.compiler, "@VERSION@", flags.VersionOf(c.name, info),
 			"@OVERRIDE@", c.override, "@LANGUAGE@", c.language, "@SUFFIX@", c.suffix, "@SHMEMRUN@", "shmemrun")
-		if err := os.WriteFile(filepath.Join(bin, c.name), []byte(r.Replace(compilerText)), 0o755); err != nil {
+		files["bin/"+c.name], files["share/man/man1/"+c.name+".1"] = r.Replace(compilerText), r.Replace(pageText)
+	}
+	for name, text := range files {
+		path, mode := filepath.Join(dir, name), os.FileMode(0o644)
+		if strings.HasPrefix(name, "bin/") {
+			mode = 0o755
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "share/man/man1", c.name+".1"), []byte(r.Replace(pageText)), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			return "", err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lib/valgrind.supp"), []byte(suppressions()), 0o644); err != nil {
-		return "", err
-	}
-	return filepath.Join(bin, "oshcc"), nil
+	return filepath.Join(dir, "bin/oshcc"), nil
 }
 
 //go:embed oshcc.sh

@@ -21,7 +21,7 @@ const (
 // door accepts the connections of a forwarder.
 type door struct {
 	lns       []net.Listener  // one for each network; immutable
-	listening context.Context // ends when listening does, or connections must end
+	listening context.Context // ends when listening does
 	end       context.CancelFunc
 	work      sync.WaitGroup // of serve, and of connections
 

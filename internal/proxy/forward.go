@@ -77,7 +77,7 @@ func newForwarder(m *Map, env env) *Forwarder {
 	f := &Forwarder{addr: m.Listen, env: env, log: journal{Logger: env.log, limited: newLimiter(limitBurst), crowded: newLimiter(1)}, changed: make(chan struct{}, 1)}
 	f.current.Store(&generation{m: m})
 	f.conns.init(m)
-	f.door.listening, f.door.end = context.WithCancel(f.conns.ctx)
+	f.door.listening, f.door.end = context.WithCancel(context.Background())
 	f.targets = targets{log: &f.log, health: make(map[Endpoint]*health)}
 	f.dialer = dialer{ctx: f.conns.ctx, fabric: env.fabric, targets: &f.targets}
 	return f

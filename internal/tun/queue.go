@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -26,9 +27,6 @@ type Queue struct {
 	flows        [buckets]flow
 	fresh        []*flow // that have sent less than a quantum since they were empty
 	old          []*flow // the other ones with packets
-
-	free      [17][]*entry // entries by size, a power of two
-	freeBytes int
 
 	// Overflows and Late count packets that were dropped since the queue was full, and by CoDel.
 	Overflows, Late uint64
@@ -62,27 +60,22 @@ func NewQueue(limit int) *Queue { return &Queue{limit: limit, seed: maphash.Make
 // Bytes returns how much waits.
 func (q *Queue) Bytes() int { return q.bytes }
 
-// buffer returns an entry with room for n bytes.
-func (q *Queue) buffer(n int) *entry {
+// pools have entries that nobody uses, by size, a power of two.
+var pools [17]sync.Pool
+
+// newEntry returns an entry with room for n bytes.
+func newEntry(n int) *entry {
 	class := bits.Len(uint(max(n, 256) - 1))
-	if l := q.free[class]; len(l) > 0 {
-		e := l[len(l)-1]
-		q.free[class] = l[:len(l)-1]
-		q.freeBytes -= cap(e.b)
+	if e, ok := pools[class].Get().(*entry); ok {
 		return e
 	}
 	return &entry{b: make([]byte, 1<<class)}
 }
 
-// release takes back what buffer, or Pop, returned.
-func (q *Queue) release(e *entry) {
-	if q.freeBytes+cap(e.b) > q.limit {
-		return
-	}
-	class := bits.Len(uint(cap(e.b) - 1))
+// release gives an entry back.
+func (e *entry) release() {
 	e.b, e.next = e.b[:cap(e.b)], nil
-	q.free[class] = append(q.free[class], e)
-	q.freeBytes += cap(e.b)
+	pools[bits.Len(uint(cap(e.b)-1))].Put(e)
 }
 
 // bucket returns the flow of a frame.
@@ -116,7 +109,7 @@ func (q *Queue) push(e *entry, now time.Duration) {
 		q.fresh = append(q.fresh, f)
 	}
 	for q.bytes > q.limit {
-		q.release(q.longest().take(q))
+		q.longest().take(q).release()
 		q.Overflows++
 	}
 }
@@ -180,7 +173,7 @@ func (q *Queue) pop(now time.Duration) *entry {
 // clear drops all, and returns how many packets that were.
 func (q *Queue) clear() (n uint64) {
 	for f := q.longest(); f != nil && f.bytes > 0; f = q.longest() {
-		q.release(f.take(q))
+		f.take(q).release()
 		n++
 	}
 	return n
@@ -223,7 +216,7 @@ func (q *Queue) codel(f *flow, now time.Duration) *entry {
 
 func (q *Queue) drop(e *entry) {
 	q.Late++
-	q.release(e)
+	e.release()
 }
 
 // look takes the first packet, and reports whether the flow's packets have waited for longer than the target for an interval.

@@ -40,7 +40,7 @@ func packetOf(flow byte, protocol byte, n int) []byte {
 // put queues a packet of a flow, of a length.
 func (w *wire) put(flow byte, protocol byte, n int) {
 	b := packetOf(flow, protocol, n)
-	e := w.q.buffer(len(b))
+	e := newEntry(len(b))
 	e.b = e.b[:copy(e.b, b)]
 	w.q.push(e, w.now)
 }
@@ -57,7 +57,7 @@ func (w *wire) run(d time.Duration) {
 		w.wait[flow] = max(w.wait[flow], w.now-e.at)
 		w.took[flow] += len(e.b)
 		w.now += time.Duration(float64(len(e.b)) / w.rate * float64(time.Second))
-		w.q.release(e)
+		e.release()
 	}
 }
 
@@ -142,12 +142,12 @@ func TestAQueueAllocatesNothing(t *testing.T) {
 	b := frameOf(virtio(0, 0, 0, 0, 0), ipPacket("10.77.0.1", "10.77.0.2", protocolTCP, 1, 80, 1000))
 	turn := func() {
 		for range 100 {
-			e := w.q.buffer(len(b))
+			e := newEntry(len(b))
 			e.b = e.b[:copy(e.b, b)]
 			w.q.push(e, 0)
 		}
 		for e := w.q.pop(0); e != nil; e = w.q.pop(0) {
-			w.q.release(e)
+			e.release()
 		}
 	}
 	turn()

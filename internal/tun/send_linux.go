@@ -55,7 +55,7 @@ type sender struct {
 
 // run sends until the connection or the device fails, or the peer is silent. A frame that is being sent then is lost.
 func (s *sender) run() error {
-	s.start, s.spill, s.staging, s.misses = time.Now(), make([]byte, maxFrame), s.queue.buffer(maxFrame), -1
+	s.start, s.spill, s.staging, s.misses = time.Now(), make([]byte, maxFrame), newEntry(maxFrame), -1
 	err := s.tick()
 	for err == nil {
 		if len(s.rest) > 0 || s.queue.Bytes() > 0 {
@@ -139,7 +139,7 @@ func (s *sender) relieve() error {
 		s.rest = s.rest[n:]
 	}
 	if s.sending != nil {
-		s.queue.release(s.sending)
+		s.sending.release()
 		s.sending = nil
 	}
 	return nil
@@ -165,9 +165,9 @@ func (s *sender) fill(wait bool) error {
 		n += lengthSize
 		e := s.staging
 		if n > maxFrame/2 {
-			s.staging = s.queue.buffer(maxFrame)
+			s.staging = newEntry(maxFrame)
 		} else {
-			e = s.queue.buffer(n)
+			e = newEntry(n)
 			copy(e.b, s.staging.b[:n])
 		}
 		e.b = e.b[:n]
@@ -202,9 +202,9 @@ func (s *sender) sent(n int) {
 // close gives back what waits.
 func (s *sender) close() {
 	s.count.down.Add(s.queue.clear())
-	s.queue.release(s.staging)
+	s.staging.release()
 	if s.sending != nil {
-		s.queue.release(s.sending)
+		s.sending.release()
 	}
 	s.count.queued.Store(0)
 }
