@@ -58,7 +58,7 @@ func (w *waiter) init(h half, c *control, o *Options) {
 	caps := c.peer.Caps()
 	spins := wait.Config{Budget: o.Spin, Remote: caps.RemoteCPU, Thread: onThreads}
 	if c.frames != nil {
-		w.source = &taking{h, c.frames}
+		w.source = &framePoller{h, c.frames}
 		spins.Budget *= wait.ManyTimes
 		spins = spins.ForFrames(caps.SameProcess)
 	}
@@ -248,13 +248,13 @@ func (w *waiter) order() (unsure bool) {
 	return w.fenced
 }
 
-// taking is a half that takes what has come for this process, between its looks.
-type taking struct {
+// framePoller polls a half, and between polls takes the frames that have come for this process.
+type framePoller struct {
 	half
 	frames link.Frames
 }
 
-func (t *taking) Ready() bool {
+func (t *framePoller) Ready() bool {
 	if t.half.Ready() {
 		return true
 	}
