@@ -25,6 +25,34 @@ func newCrossover(p *link.Peer, atLeast int) (x crossover) {
 	return x
 }
 
+// engine returns the way through the engine for a connection, or nil if it uses none.
+func (x *crossover) engine(p *link.Peer, gen uint32, bell *bell) *dmaTx {
+	if x.threshold == 0 {
+		return nil
+	}
+	return newDMA(p.DMA(int(gen)%p.Caps().DMAChannels), x.threshold, bell)
+}
+
+// dmaStats are the counters of a connection's way through the engine.
+type dmaStats struct{ records, bytes, copies, errors, full uint64 }
+
+func (d *dmaTx) stats() dmaStats {
+	if d == nil {
+		return dmaStats{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.st
+}
+
+func (d dmaStats) addTo(s *Stats) {
+	s.DMABytes += d.bytes
+	s.DMARecords += d.records
+	s.DMACopies += d.copies
+	s.DMAErrors += d.errors
+	s.DMAFull += d.full
+}
+
 // CrossoverPoint is the cost of one payload size by either way, until the payload
 // has arrived and its header could be published.
 type CrossoverPoint struct {
@@ -99,17 +127,6 @@ func thresholdOf(points []CrossoverPoint) int {
 		threshold = p.Size
 	}
 	return threshold
-}
-
-// dmaStats are the counters of a connection's dmaTx, see [Stats].
-type dmaStats struct{ records, bytes, copies, errors, full uint64 }
-
-func (d dmaStats) addTo(s *Stats) {
-	s.DMABytes += d.bytes
-	s.DMARecords += d.records
-	s.DMACopies += d.copies
-	s.DMAErrors += d.errors
-	s.DMAFull += d.full
 }
 
 // Crossover returns what was measured when the link came up, and the threshold in

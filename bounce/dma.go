@@ -247,15 +247,6 @@ func (d *dmaTx) drain() {
 // busy returns 0 when nothing is left to do. The caller holds mu.
 func (d *dmaTx) busy() int { return d.flying.len() + d.staged.len() + d.finishing }
 
-func (d *dmaTx) stats() dmaStats {
-	if d == nil {
-		return dmaStats{}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.st
-}
-
 // ringOf is a queue that keeps its memory.
 type ringOf[T any] struct {
 	buf  []T // length is a power of two, or 0

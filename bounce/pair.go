@@ -83,12 +83,8 @@ func (c *Pair) Connect(far Endpoint) error {
 	}
 	// No half's lock is held: nothing reads or writes yet, and the caller may be in a wait
 	// of another connection.
-	var dma *dmaTx
-	if ch := c.pool.channel(c.gen); ch != nil {
-		dma = newDMA(ch, c.pool.crossover.threshold, &c.w.bell)
-	}
-	c.r.dma = dma
-	c.w.tx.init(win, int(c.w.limit.Load()), dma)
+	c.r.dma = c.pool.crossover.engine(c.pool.peer, c.gen, &c.w.bell)
+	c.w.tx.init(win, int(c.w.limit.Load()), c.r.dma)
 	c.linked.Store(true)
 	// Earlier announcements of the peer were ignored (pair S16).
 	c.Notified(link.Space)

@@ -107,14 +107,6 @@ func NewPool(p *link.Peer, o Options) *Pool {
 	return pool
 }
 
-// channel returns the DMA channel of a connection, or nil if it uses none.
-func (p *Pool) channel(gen uint32) ntb.DMAChannel {
-	if p.crossover.threshold == 0 {
-		return nil
-	}
-	return p.peer.DMA(int(gen) % p.peer.Caps().DMAChannels)
-}
-
 // Peer returns the peer that may write the pool.
 func (p *Pool) Peer() *link.Peer { return p.peer }
 
