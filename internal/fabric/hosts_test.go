@@ -283,7 +283,7 @@ func TestAnAnswerOfAnotherVersionIsRefusedWithBothNumbers(t *testing.T) {
 	frame := greeting.Magic + string(rune(len(text))) + "\x00\x00\x00" + text
 	answer, err := greeting.Read(strings.NewReader(frame), greeting.MaxAnswer)
 	require.NoError(t, err)
-	mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(greeting.WantLink)
+	mine := planned(t, "ring:x?node=1&nodes=3").greeting(greeting.WantLink)
 	err = mine.Verdict(answer)
 	require.ErrorIs(t, err, greeting.ErrMismatch)
 	require.ErrorContains(t, err, fmt.Sprintf("version %d, the other in 9", greeting.Version))
@@ -308,14 +308,16 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 }
 
 // planned returns an owner that does nothing.
-func planned(spec *spec.Spec) *Fabric {
-	h := &Fabric{spec: spec}
-	h.plan.Store(spec)
+func planned(t testing.TB, text string) *Fabric {
+	s, err := spec.Parse(text)
+	require.NoError(t, err)
+	h := &Fabric{spec: s}
+	h.plan.Store(s)
 	return h
 }
 
 func FuzzReadGreeting(f *testing.F) {
-	g, err := json.Marshal(planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(greeting.WantLink))
+	g, err := json.Marshal(planned(f, "ring:x?node=1&nodes=3").greeting(greeting.WantLink))
 	require.NoError(f, err)
 	f.Add(g)
 	f.Add([]byte(`{"version":2,"node":"x"}`))
@@ -331,7 +333,7 @@ func FuzzReadGreeting(f *testing.F) {
 		if left := len(rest) - r.n; left != len("files") {
 			t.Fatalf("%d bytes left, want %d", left, len("files"))
 		}
-		mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting("")
+		mine := planned(t, "ring:x?node=1&nodes=3").greeting("")
 		if mine.Fits(g) == nil && (g.Node < 1 || g.Node > 3 || g.Nodes != 3 && !(g.Member && g.Nodes == 0)) {
 			t.Fatalf("accepted %+v", g)
 		}
