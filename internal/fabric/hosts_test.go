@@ -142,7 +142,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 		a, b, c := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2), mustNode(t, backend, plan, 3)
 		for i := range 10 {
 			allUp(t, a, b, c)
-			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), link.MakeID(2-i%2, 1))
+			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), link.MakeID(2-i%2, 1), nil)
 			require.NoError(t, err)
 			p.Fail(fmt.Errorf("cut %d", i))
 			<-p.Done()
@@ -171,7 +171,7 @@ func TestOneNumberIsOneNode(t *testing.T) {
 		require.EqualValues(t, 1, refused.Count)
 		require.Contains(t, refused.Last, "node 1 runs already")
 		require.Zero(t, b.Refused().Count)
-		_, err = b.Peer(t.Context(), link.MakeID(1, 1))
+		_, err = b.Peer(t.Context(), link.MakeID(1, 1), nil)
 		require.NoError(t, err)
 	})
 }
@@ -201,7 +201,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorContains(t, err, `"line"`)
 		}
 		allFit := mustNode(t, backend, "ring"+name+"?nodes=3&slots=32&frame=67584", 2)
-		_, err := allFit.Peer(t.Context(), link.MakeID(1, 1))
+		_, err := allFit.Peer(t.Context(), link.MakeID(1, 1), nil)
 		require.NoError(t, err)
 	})
 }
@@ -272,7 +272,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 		// A process that hangs up after it was accepted leaves nothing behind.
 		require.Empty(t, greet(t, f, func(*greeting.Message) {}).Refused)
 		b := mustNode(t, backend, plan, 2)
-		_, err := b.Peer(t.Context(), link.MakeID(1, 1))
+		_, err := b.Peer(t.Context(), link.MakeID(1, 1), nil)
 		require.NoError(t, err)
 	})
 }
@@ -408,7 +408,7 @@ func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
 			t.Cleanup(f.Close)
 			both = append(both, f)
 		}
-		p, err := both[0].Peer(t.Context(), both[1].Node().ID())
+		p, err := both[0].Peer(t.Context(), both[1].Node().ID(), nil)
 		require.NoError(t, err)
 		require.True(t, p.Up())
 		for _, f := range both {
@@ -438,7 +438,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 			return f
 		}
 		a, b := open(), open()
-		p, err := a.Peer(t.Context(), b.Node().ID())
+		p, err := a.Peer(t.Context(), b.Node().ID(), nil)
 		require.NoError(t, err)
 		require.Equal(t, b.Node().ID(), p.ID())
 
