@@ -112,7 +112,7 @@ func (c *crowd) link(ctx context.Context, port int) error {
 		err = fmt.Errorf("nobody holds port %d", port)
 	}
 	if err == nil {
-		_, err = f.Peer(ctx, id)
+		_, err = f.Peer(ctx, id, nil)
 	}
 	if err != nil {
 		f.Close()

@@ -43,7 +43,8 @@ func newStalled(t *testing.T, nodes int) *stalled {
 		l.made = append(l.made, x, y)
 		return x, y
 	}
-	spec := &spec.Spec{Kind: "line", Window: 1 << 20, Backend: "mem", Links: spec.Links{Nodes: nodes, Lanes: 1}}
+	spec, err := spec.Parse(fmt.Sprintf("line:test?node=1&nodes=%d&backend=mem&window=1048576&spin=0", nodes))
+	require.NoError(t, err)
 	all, err := fabrictest.OpenNodes(spec, wrap, func(f *fabric.Fabric) {
 		stacks[f] = newStack(bounce.Options{Spin: bounce.DefaultSpin})
 		stacks[f].start(f)

@@ -163,8 +163,9 @@ func (w *bubbleWorld) open(number int) {
 	close(n.running)
 	p := w.plan
 	spec := &spec.Spec{
-		Kind: p.shape.topology, Name: "bubble", Backend: "mem", Node: number,
-		Window: p.window, Retention: p.retention, Links: spec.Links{Nodes: p.nodes, Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Failover: p.shape.failover},
+		Meeting: spec.Meeting{Topology: spec.Topology{Kind: p.shape.topology, Node: number, Nodes: p.nodes}, Name: "bubble", Backend: "mem"},
+		Local:   spec.Local{Window: p.window},
+		Links:   spec.Links{Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Failover: p.shape.failover, Retention: p.retention},
 	}
 	s := newStack(bounce.Options{Buffer: p.buffer})
 	s.refs, s.bubble = 1, true

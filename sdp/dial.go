@@ -236,7 +236,7 @@ func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.
 	// That process may be about to end, or its link to the owner may not be up yet.
 	soon, cancel := context.WithTimeout(ctx, redirectWait) // no later than until
 	defer cancel()
-	peer, err := joined.Peer(soon, link.MakeID(d.host, process))
+	peer, err := joined.Peer(soon, link.MakeID(d.host, process), nil)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %v: %w", &dial.RedirectError{Process: process}, err, dial.ErrLinkDown)
 	}
@@ -283,7 +283,7 @@ func (f *Fabric) tryHere(ctx context.Context, d *destination) (*link.Peer, error
 	if d.socket.Cookie != 0 {
 		users = mayServe(d.socket.UID)
 	}
-	peer, err := f.stack.fabric.PeerOf(ctx, id, users)
+	peer, err := f.stack.fabric.Peer(ctx, id, users)
 	if errors.Is(err, fabric.ErrOtherUser) {
 		return nil, fmt.Errorf("%w: %w", errNotItsServer, err)
 	}

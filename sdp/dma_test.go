@@ -20,7 +20,12 @@ import (
 
 // openMem is a fabric within this process, whose bridges are wrapped.
 func openMem(window int, wrap func(a, b ntb.Device) (ntb.Device, ntb.Device), start func(*fabric.Fabric)) *fabric.Fabric {
-	f, err := fabric.Open(&spec.Spec{Kind: "mem", Backend: "mem", Window: window, Spin: -1, Wrap: wrap}, start)
+	s, err := spec.Parse("mem:test")
+	if err != nil {
+		panic(err)
+	}
+	s.Window, s.Wrap = window, wrap
+	f, err := fabric.Open(s, start)
 	if err != nil {
 		panic(err)
 	}

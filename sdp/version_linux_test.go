@@ -43,7 +43,7 @@ func TestAHostSaysWhichVersionItRefuses(t *testing.T) {
 	f, err := fabric.Open(spec, func(f *fabric.Fabric) { f.Node().Register(link.ServiceSDP, answers) })
 	require.NoError(t, err)
 	defer f.Close()
-	peer, err := f.Peer(t.Context(), joined.stack.fabric.Node().ID())
+	peer, err := f.Peer(t.Context(), joined.stack.fabric.Node().ID(), nil)
 	require.NoError(t, err)
 	dial := hello.Hello{Version: hello.Version + 1, From: 1, To: 1, Endpoint: hello.Endpoint{Slot: 3, Gen: 9}}
 	require.NoError(t, peer.Send(link.ServiceSDP, dial.Marshal()))

@@ -67,14 +67,6 @@ func (a *admission) check() (err error, tell bool) {
 	return fmt.Errorf("pid %d, uid %d: %w links: a process takes %d of another user", a.who.PID, a.who.UID, errTooMany, maxForeignLinks), a.nth <= maxForeignCables
 }
 
-// counted returns a device whose Close calls leave.
-func (a *admission) counted(dev ntb.Device) ntb.Device {
-	if a == nil {
-		return dev
-	}
-	return &countedDevice{dev, a}
-}
-
 // countedDevice calls leave on Close.
 type countedDevice struct {
 	ntb.Device

@@ -58,7 +58,7 @@ func TestALinkIsMadeToTheProcessThatHasTheNumber(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	id := link.MakeID(a.Host(), number)
-	go func() { _, err := a.Peer(ctx, id); ended <- err }()
+	go func() { _, err := a.Peer(ctx, id, nil); ended <- err }()
 	<-accepted
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
@@ -67,7 +67,7 @@ func TestALinkIsMadeToTheProcessThatHasTheNumber(t *testing.T) {
 	b := open()
 	defer b.Close()
 	require.Equal(t, id, b.Node().ID())
-	p, err := a.Peer(t.Context(), id)
+	p, err := a.Peer(t.Context(), id, nil)
 	require.NoError(t, err)
 	require.Equal(t, id, p.ID())
 }
@@ -86,15 +86,15 @@ func TestALinkToAnotherUserIsNotUsed(t *testing.T) {
 	uid := os.Geteuid()
 	number, accepted, leave := silent(t, hostdir.At(dir, 0, ""))
 	id := link.MakeID(a.Host(), number)
-	_, err = a.PeerOf(t.Context(), id, []int{uid + 1})
+	_, err = a.Peer(t.Context(), id, []int{uid + 1})
 	require.ErrorIs(t, err, ErrOtherUser)
 	require.ErrorContains(t, err, "uid "+strconv.Itoa(uid))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { _, err := a.Peer(ctx, id); ended <- err }()
+	go func() { _, err := a.Peer(ctx, id, nil); ended <- err }()
 	<-accepted
-	_, err = a.PeerOf(t.Context(), id, []int{uid + 1})
+	_, err = a.Peer(t.Context(), id, []int{uid + 1})
 	require.ErrorIs(t, err, ErrOtherUser)
 	cancel()
 	<-ended
@@ -103,12 +103,12 @@ func TestALinkToAnotherUserIsNotUsed(t *testing.T) {
 	b, err := Open(spec, func(*Fabric) {})
 	require.NoError(t, err)
 	defer b.Close()
-	p, err := a.PeerOf(t.Context(), id, []int{uid + 1, uid})
+	p, err := a.Peer(t.Context(), id, []int{uid + 1, uid})
 	require.NoError(t, err)
 	require.True(t, p.Up())
-	same, err := a.PeerOf(t.Context(), id, []int{uid})
+	same, err := a.Peer(t.Context(), id, []int{uid})
 	require.NoError(t, err)
 	require.Same(t, p, same)
-	_, err = a.PeerOf(t.Context(), id, []int{uid + 1})
+	_, err = a.Peer(t.Context(), id, []int{uid + 1})
 	require.ErrorIs(t, err, ErrOtherUser)
 }

@@ -142,7 +142,7 @@ func TestALinkThatIsCutIsMadeAgain(t *testing.T) {
 		a, b, c := mustNode(t, backend, plan, 1), mustNode(t, backend, plan, 2), mustNode(t, backend, plan, 3)
 		for i := range 10 {
 			allUp(t, a, b, c)
-			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), link.MakeID(2-i%2, 1))
+			p, err := []*Fabric{a, b}[i%2].Peer(t.Context(), link.MakeID(2-i%2, 1), nil)
 			require.NoError(t, err)
 			p.Fail(fmt.Errorf("cut %d", i))
 			<-p.Done()
@@ -171,7 +171,7 @@ func TestOneNumberIsOneNode(t *testing.T) {
 		require.EqualValues(t, 1, refused.Count)
 		require.Contains(t, refused.Last, "node 1 runs already")
 		require.Zero(t, b.Refused().Count)
-		_, err = b.Peer(t.Context(), link.MakeID(1, 1))
+		_, err = b.Peer(t.Context(), link.MakeID(1, 1), nil)
 		require.NoError(t, err)
 	})
 }
@@ -201,7 +201,7 @@ func TestNodesThatDoNotFit(t *testing.T) {
 			require.ErrorContains(t, err, `"line"`)
 		}
 		allFit := mustNode(t, backend, "ring"+name+"?nodes=3&slots=32&frame=67584", 2)
-		_, err := allFit.Peer(t.Context(), link.MakeID(1, 1))
+		_, err := allFit.Peer(t.Context(), link.MakeID(1, 1), nil)
 		require.NoError(t, err)
 	})
 }
@@ -272,7 +272,7 @@ func TestANodeSaysWhatItRefuses(t *testing.T) {
 		// A process that hangs up after it was accepted leaves nothing behind.
 		require.Empty(t, greet(t, f, func(*greeting.Message) {}).Refused)
 		b := mustNode(t, backend, plan, 2)
-		_, err := b.Peer(t.Context(), link.MakeID(1, 1))
+		_, err := b.Peer(t.Context(), link.MakeID(1, 1), nil)
 		require.NoError(t, err)
 	})
 }
@@ -283,7 +283,7 @@ func TestAnAnswerOfAnotherVersionIsRefusedWithBothNumbers(t *testing.T) {
 	frame := greeting.Magic + string(rune(len(text))) + "\x00\x00\x00" + text
 	answer, err := greeting.Read(strings.NewReader(frame), greeting.MaxAnswer)
 	require.NoError(t, err)
-	mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(greeting.WantLink)
+	mine := planned(t, "ring:x?node=1&nodes=3").greeting(greeting.WantLink)
 	err = mine.Verdict(answer)
 	require.ErrorIs(t, err, greeting.ErrMismatch)
 	require.ErrorContains(t, err, fmt.Sprintf("version %d, the other in 9", greeting.Version))
@@ -308,14 +308,16 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 }
 
 // planned returns an owner that does nothing.
-func planned(spec *spec.Spec) *Fabric {
-	h := &Fabric{spec: spec}
-	h.plan.Store(spec)
+func planned(t testing.TB, text string) *Fabric {
+	s, err := spec.Parse(text)
+	require.NoError(t, err)
+	h := &Fabric{spec: s}
+	h.plan.Store(s)
 	return h
 }
 
 func FuzzReadGreeting(f *testing.F) {
-	g, err := json.Marshal(planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting(greeting.WantLink))
+	g, err := json.Marshal(planned(f, "ring:x?node=1&nodes=3").greeting(greeting.WantLink))
 	require.NoError(f, err)
 	f.Add(g)
 	f.Add([]byte(`{"version":2,"node":"x"}`))
@@ -331,7 +333,7 @@ func FuzzReadGreeting(f *testing.F) {
 		if left := len(rest) - r.n; left != len("files") {
 			t.Fatalf("%d bytes left, want %d", left, len("files"))
 		}
-		mine := planned(&spec.Spec{Kind: "ring", Node: 1, Links: spec.Links{Nodes: 3, Lanes: 1}}).greeting("")
+		mine := planned(t, "ring:x?node=1&nodes=3").greeting("")
 		if mine.Fits(g) == nil && (g.Node < 1 || g.Node > 3 || g.Nodes != 3 && !(g.Member && g.Nodes == 0)) {
 			t.Fatalf("accepted %+v", g)
 		}
@@ -406,7 +408,7 @@ func TestProcessesOfOneHostDoNotEnterRing(t *testing.T) {
 			t.Cleanup(f.Close)
 			both = append(both, f)
 		}
-		p, err := both[0].Peer(t.Context(), both[1].Node().ID())
+		p, err := both[0].Peer(t.Context(), both[1].Node().ID(), nil)
 		require.NoError(t, err)
 		require.True(t, p.Up())
 		for _, f := range both {
@@ -436,7 +438,7 @@ func TestVersionsWithinAHostDiffer(t *testing.T) {
 			return f
 		}
 		a, b := open(), open()
-		p, err := a.Peer(t.Context(), b.Node().ID())
+		p, err := a.Peer(t.Context(), b.Node().ID(), nil)
 		require.NoError(t, err)
 		require.Equal(t, b.Node().ID(), p.ID())
 

@@ -34,13 +34,6 @@ func (f *Fabric) judgeOwn(g *greeting.Message) bool {
 	return false
 }
 
-// stir wakes all that wait for a change, as if a link had changed.
-func (f *Fabric) stir() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.change()
-}
-
 // joinOwner compares a member with the owner, if that runs, and makes the link to
 // it. Like join, it is called after serve.
 func (f *Fabric) joinOwner() error {

@@ -49,7 +49,7 @@ func TestMembersComeAndGoAndOwnersToo(t *testing.T) {
 				require.Equal(t, status.Up, m.State)
 				require.Contains(t, []int{a.node.ID().Process(), b.node.ID().Process()}, m.Process)
 				// The link leads to the owner, so a dial needs no other.
-				p, err := f.Peer(t.Context(), owner.node.ID())
+				p, err := f.Peer(t.Context(), owner.node.ID(), nil)
 				require.NoError(t, err)
 				require.Len(t, f.node.Peers(), 1)
 				require.False(t, p.Frames() != nil)
@@ -120,7 +120,7 @@ func TestOwnersOfOtherHostsAreFoundWhateverTheirNumber(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, last.node.ID(), p.ID())
 				for _, m := range []*Fabric{a, b} {
-					p, err := f.Peer(ctx, m.node.ID())
+					p, err := f.Peer(ctx, m.node.ID(), nil)
 					require.NoError(t, err)
 					require.Equal(t, m.node.ID(), p.ID())
 				}

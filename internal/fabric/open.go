@@ -82,7 +82,8 @@ func openHosts(s *spec.Spec) (*Fabric, error) {
 }
 
 func openShmHosts(spec *spec.Spec) (*Fabric, error) {
-	spec, decided, err := spec.Numbered().Choose()
+	spec = spec.Numbered()
+	decided, err := spec.Choose()
 	if err != nil {
 		return nil, err
 	}

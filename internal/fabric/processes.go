@@ -27,15 +27,10 @@ func (f *Fabric) Owner(ctx context.Context, host int) (*link.Peer, error) {
 }
 
 // Peer returns the link to a node, and makes it if there is none. For a node of
-// another host it waits until ctx ends, since that host may be about to start.
-func (f *Fabric) Peer(ctx context.Context, id link.ID) (*link.Peer, error) {
-	return f.PeerOf(ctx, id, nil)
-}
-
-// PeerOf is Peer for a node that, if it is of this host, must be of one of the users, if these are
-// not nil. If it is not, the error wraps ErrOtherUser, without waiting for anything that the node
-// does.
-func (f *Fabric) PeerOf(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
+// another host it waits until ctx ends, since that host may be about to start. A node of this host
+// must be of one of the users, if these are not nil. If it is not, the error wraps ErrOtherUser,
+// without waiting for anything that the node does.
+func (f *Fabric) Peer(ctx context.Context, id link.ID, users []int) (*link.Peer, error) {
 	if f.several() && id.Host() != f.spec.Node {
 		return f.peer(ctx, id.Host(), id.Process())
 	}

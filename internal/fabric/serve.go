@@ -112,10 +112,11 @@ func (f *Fabric) answer(c cable, who Peer, g *admission, tooMany error) {
 		err = ctx.Err()
 	}
 	f.refused.half(err)
-	if err == nil {
-		dev = g.counted(dev)
-	} else {
+	switch {
+	case err != nil:
 		g.leave()
+	case g != nil:
+		dev = &countedDevice{dev, g}
 	}
 	if err == nil && l.kind == toMember {
 		f.admit(ctx, l)
@@ -206,7 +207,9 @@ func (f *Fabric) judge(who Peer, g, answer *greeting.Message) (*linkEnd, error) 
 		return nil, nil
 	}
 	if g.Want == greeting.WantOwner {
-		f.stir() // if it does not fit, the error of the link shows that
+		f.mu.Lock()
+		f.change() // as if a link had changed; if it does not fit, the error of the link shows that
+		f.mu.Unlock()
 	}
 	if err := answer.Fits(g); err != nil {
 		return nil, err

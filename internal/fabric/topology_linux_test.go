@@ -26,9 +26,9 @@ func TestTopologyIsWhatTheNodesThatRunTell(t *testing.T) {
 	plan := "ring:" + name + "?nodes=4"
 	a, b, d := mustNode(t, "shm", plan, 1), mustNode(t, "shm", plan, 2), mustNode(t, "shm", plan, 4)
 	for _, f := range []*Fabric{b, d} {
-		_, err := a.Peer(t.Context(), f.Node().ID())
+		_, err := a.Peer(t.Context(), f.Node().ID(), nil)
 		require.NoError(t, err)
-		_, err = f.Peer(t.Context(), a.Node().ID())
+		_, err = f.Peer(t.Context(), a.Node().ID(), nil)
 		require.NoError(t, err)
 	}
 	var top *status.Fabric

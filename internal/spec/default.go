@@ -33,13 +33,10 @@ func defaultIn(path string, owner int) (text, from string, err error) {
 		from = path
 	}
 	if text == "" && err == nil {
-		text = defaultText
+		text = OneHost(DefaultName)
 	}
 	return text, from, err
 }
-
-// defaultText is the fabric where nobody names one.
-const defaultText = "shm:" + DefaultName
 
 // readFile returns the text of the spec that the file says; "" if there is no file, or nothing in it.
 func readFile(path string, owner int) (string, error) {
@@ -66,7 +63,7 @@ func parseFile(path, text string) (string, error) {
 		p.line = p.begun.line
 		return "", p.fail(p.begun.column, "%v", err)
 	}
-	if p.spec.IsOwner() && p.spec.bridge == "" && p.spec.Backend != "mem" && !p.seen["share"] {
+	if p.spec.IsOwner() && !p.spec.OfBridge() && p.spec.Backend != "mem" && !p.seen["share"] {
 		p.add("share", "1") // it is for several processes
 	}
 	return p.text.String(), nil

@@ -39,8 +39,8 @@ var lastPlaces atomic.Pointer[places]
 
 // Elsewhere says where processes of this machine are, but in this fabric, as far as this user may know: "; " and
 // more, or "". It looks once a second, for that long at most.
-func (s *Spec) Elsewhere(limit time.Duration) string {
-	if s.InProcess() {
+func (m *Meeting) Elsewhere(limit time.Duration) string {
+	if m.InProcess() {
 		return ""
 	}
 	last, now := lastPlaces.Load(), time.Now()
@@ -51,7 +51,7 @@ func (s *Spec) Elsewhere(limit time.Duration) string {
 	before := "; other processes of this machine: "
 	var text string
 	for _, u := range last.uses {
-		if u.Path != s.Place().Path() {
+		if u.Path != m.Place().Path() {
 			text += before + u.Text
 			before = ", "
 		}

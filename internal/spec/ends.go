@@ -90,13 +90,22 @@ func (e *end) attach(w Wire, s *Spec) (ntb.Attachment, error) {
 	}
 }
 
+// Ends says what this node's ends of wires are.
+type Ends struct {
+	// Attach, if not nil, returns this node's end of a wire that is not made of Unix
+	// sockets, or nil for one that is. The fabric owns it.
+	Attach func(Wire) (ntb.Attachment, error)
+
+	ends map[string]end // those that options name, by the option's name
+}
+
 // setEnd sets what a wire is made of. which is a side, or in a mesh the neighbour's name.
-func (l *Links) setEnd(which, value string) bool {
+func (a *Ends) setEnd(which, value string) bool {
 	e, ok := parseEnd(value)
-	if l.ends == nil {
-		l.ends = make(map[string]end)
+	if a.ends == nil {
+		a.ends = make(map[string]end)
 	}
-	l.ends[which] = e
+	a.ends[which] = e
 	return ok
 }
 
@@ -108,28 +117,28 @@ func endName(w Wire) string {
 	return string(w.Side)
 }
 
-// checkEnds checks that each end that was named is one of this node's.
-func (s *Spec) checkEnds() error {
-	if len(s.ends) == 0 && s.Heap == 0 {
+// checkEnds checks that each end that was named is one of the topology's node.
+func (l *Links) checkEnds(t Topology) error {
+	if len(l.ends) == 0 && l.Heap == 0 {
 		return nil
 	}
-	if s.Nodes == 0 {
+	if t.Nodes == 0 {
 		return errors.New("ends of wires are for the owner of the links, which says nodes=N too")
 	}
 	var names []string
-	for w := range s.Wires() {
+	for w := range t.Wires() {
 		names = append(names, endName(w))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.ends)) {
+	for _, name := range slices.Sorted(maps.Keys(l.ends)) {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("option %s: node %d has wires %s", name, s.Node, strings.Join(names, ", "))
+			return fmt.Errorf("option %s: node %d has wires %s", name, t.Node, strings.Join(names, ", "))
 		}
-		if e := s.ends[name]; e.places > 2 && e.places < s.Nodes {
-			return fmt.Errorf("option %s: the memory has %d places, want one for each of %d nodes", name, e.places, s.Nodes)
+		if e := l.ends[name]; e.places > 2 && e.places < t.Nodes {
+			return fmt.Errorf("option %s: the memory has %d places, want one for each of %d nodes", name, e.places, t.Nodes)
 		}
 	}
-	if s.Heap != 0 && !s.Puts {
-		return s.checkHeaps(len(names))
+	if l.Heap != 0 && !l.Puts {
+		return l.checkHeaps(t.Nodes, len(names))
 	}
 	return nil
 }
@@ -224,8 +233,8 @@ func AttachEnd(name string, node int) (a ntb.Attachment, found string, err error
 
 // onlyEnd returns the end that the spec names, if that is one.
 func (s *Spec) onlyEnd() (e end, w Wire, err error) {
-	if s.bridge != "" {
-		return end{kind: BridgeKind, target: s.bridge}, Wire{}, nil
+	if s.OfBridge() {
+		return end{kind: BridgeKind, target: s.address}, Wire{}, nil
 	}
 	if len(s.ends) != 1 {
 		return end{}, Wire{}, fmt.Errorf("it names %d ends of wires: name the one to be used", len(s.ends))

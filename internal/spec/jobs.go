@@ -25,15 +25,6 @@ func OfJob(program, job string) string {
 	return OneHost(fmt.Sprintf("%s-%016x", program, h.Sum64()))
 }
 
-// InProcess reports whether the fabric is memory of one process.
-func (s *Spec) InProcess() bool { return s.Backend == "mem" }
-
-// Chain reports whether each node is linked with the next one only, by its number, and
-// whether the last one is then linked with the first.
-func (s *Spec) Chain() (chained, closed bool) {
-	return s.Kind == "ring" || s.Kind == "line", s.Kind == "ring"
-}
-
 // Member returns the text of a spec with which a process comes to the same host of the fabric,
 // and owns no links.
 func (s *Spec) Member() string {

@@ -51,15 +51,15 @@ var errHeaps = errors.New("option heap: want all ends of one memory, file:/PATH 
 	"two nodes with one wire, or ends with ,peers=N")
 
 // checkHeaps checks that each of this node's wires is an end of the same memory, and that this is one for all nodes.
-func (s *Spec) checkHeaps(wires int) error {
+func (a *Ends) checkHeaps(nodes, wires int) error {
 	var all end
-	for _, e := range s.ends {
+	for _, e := range a.ends {
 		if all.kind != "" && e != all || !IsPath(e.target) {
 			return errHeaps
 		}
 		all = e
 	}
-	if all.kind == "" || len(s.ends) != wires || all.places == 2 && (s.Nodes != 2 || wires != 1) {
+	if all.kind == "" || len(a.ends) != wires || all.places == 2 && (nodes != 2 || wires != 1) {
 		return errHeaps
 	}
 	return nil

@@ -119,12 +119,12 @@ func IsPath(name string) bool { return strings.HasPrefix(name, "/") }
 const maxPath = 4000 // bytes
 
 // Whose returns the fabric's name, and for which processes it is, for messages.
-func (s *Spec) Whose() string {
-	name := "fabric " + s.Kind + ":" + s.Name
+func (m *Meeting) Whose() string {
+	name := "fabric " + m.Kind + ":" + m.Name
 	switch {
-	case s.InProcess():
+	case m.InProcess():
 		return name + " of this process"
-	case IsPath(s.Name):
+	case IsPath(m.Name):
 		return name + " of all who may enter that directory"
 	}
 	uid := os.Geteuid()

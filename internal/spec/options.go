@@ -140,15 +140,15 @@ func duration(d *time.Duration, value string, first, last time.Duration) bool {
 	return err == nil && *d >= first && *d <= last
 }
 
-// takes reports whether options of a kind are for the spec.
-func (s *Spec) takes(of whose) bool {
+// takes reports whether options of a kind are for the fabric.
+func (m *Meeting) takes(of whose) bool {
 	switch of {
 	case everyones:
 		return true
 	case paths:
-		return IsPath(s.Name)
+		return IsPath(m.Name)
 	}
-	return s.Several()
+	return m.Several()
 }
 
 // set sets an option of a spec.
@@ -167,7 +167,7 @@ func (s *Spec) set(name, value string) error {
 	if o.of == paths && !s.takes(paths) {
 		return fmt.Errorf("%s:%s has a name; this is an option of fabrics that are a directory, as in %[1]s:/PATH", s.Kind, s.Name)
 	}
-	if s.bridge != "" && slices.Contains(bridgeSays, o.name) {
+	if s.OfBridge() && slices.Contains(bridgeSays, o.name) {
 		return fmt.Errorf("%s says that: this is an option of ring:, line: and mesh: fabrics", BridgeKind)
 	}
 	if !s.takes(o.of) {

@@ -12,30 +12,44 @@ import (
 // name that a user may give has an @ in it.
 func DirectoryOf(name string, node int) string { return name + "@" + strconv.Itoa(node) }
 
+// Meeting says where the processes of a fabric meet: in directories, one for each node, or within a process.
+type Meeting struct {
+	Topology
+	Name    string
+	Group   string   // of the directory that Name is the path of, "" for any
+	Owners  []string // users who may own that directory, besides root and this one
+	Backend string   // "shm" or "mem"
+
+	base string // of the directories of a fabric that this process has joined; "" before
+}
+
+// InProcess reports whether the fabric is memory of one process.
+func (m *Meeting) InProcess() bool { return m.Backend == "mem" }
+
 // PlaceOf returns where the processes of a host of the fabric meet.
-func (s *Spec) PlaceOf(node int) hostdir.Place {
-	dir := s.Name
-	if s.Several() {
-		dir = DirectoryOf(s.Name, node)
+func (m *Meeting) PlaceOf(node int) hostdir.Place {
+	dir := m.Name
+	if m.Several() {
+		dir = DirectoryOf(m.Name, node)
 	} else {
 		node = 0
 	}
-	if IsPath(s.Name) {
-		return hostdir.At(s.Name, node, s.Group, s.Owners...)
+	if IsPath(m.Name) {
+		return hostdir.At(m.Name, node, m.Group, m.Owners...)
 	}
-	base := s.base
+	base := m.base
 	if base == "" {
-		base = hostdir.Find(s.dirs()...)
+		base = hostdir.Find(m.dirs()...)
 	}
 	return hostdir.In(base, dir)
 }
 
 // dirs returns the names of the directories of a fabric with a name.
-func (s *Spec) dirs() []string {
-	if !s.Several() {
-		return []string{s.Name}
+func (m *Meeting) dirs() []string {
+	if !m.Several() {
+		return []string{m.Name}
 	}
-	return allDirs(s.Name)
+	return allDirs(m.Name)
 }
 
 // allDirs returns the names of the directories of all fabrics of one name.
@@ -47,19 +61,14 @@ func allDirs(name string) []string {
 	return names
 }
 
-// Choose returns the spec of a fabric that this process is to join, with the place of its
-// directories. Until decided is called, no other process chooses.
-func (s *Spec) Choose() (chosen *Spec, decided func(), err error) {
-	if IsPath(s.Name) {
-		return s, func() {}, nil
+// Choose sets the place of the directories of a fabric that this process is to join. Until decided is called, no other
+// process chooses.
+func (m *Meeting) Choose() (decided func(), err error) {
+	if IsPath(m.Name) {
+		return func() {}, nil
 	}
-	base, decided, err := hostdir.Choose(s.dirs()...)
-	if err != nil {
-		return nil, nil, err
-	}
-	own := *s
-	own.base = base
-	return &own, decided, nil
+	m.base, decided, err = hostdir.Choose(m.dirs()...)
+	return decided, err
 }
 
 // Remove removes what this user's fabric of that name has left in the file system, as
@@ -77,12 +86,12 @@ func Remove(name string) error {
 	return hostdir.Remove(places...)
 }
 
-// Place returns where the processes of this spec's host meet.
-func (s *Spec) Place() hostdir.Place { return s.PlaceOf(s.Node) }
+// Place returns where the processes of this host meet.
+func (m *Meeting) Place() hostdir.Place { return m.PlaceOf(m.Node) }
 
 // Runs reports whether a node runs on this machine: a process of it owns its links.
-func (s *Spec) Runs(node int) (bool, error) {
-	dir, err := hostdir.Open(s.PlaceOf(node), false)
+func (m *Meeting) Runs(node int) (bool, error) {
+	dir, err := hostdir.Open(m.PlaceOf(node), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -92,4 +101,17 @@ func (s *Spec) Runs(node int) (bool, error) {
 	defer dir.Close()
 	_, ok, err := dir.Owner()
 	return ok, err
+}
+
+// owned returns the node of this host whose links a process of the fabric owns.
+func (m *Meeting) owned() (node int, ok bool) {
+	for node := 1; node <= m.Nodes; node++ {
+		if m.Node != 0 && m.Node != node {
+			continue
+		}
+		if there, err := m.Runs(node); err == nil && there {
+			return node, true
+		}
+	}
+	return 0, false
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
-	"github.com/ntbnet/ntbnet/ntb/ntbkernel"
 )
 
 // Spec is a fabric and its options. Its text has the form KIND:NAME?OPTION=VALUE&…
@@ -31,38 +30,29 @@ import (
 // The text ntb, or ntb:ADDRESS, is a line of two hosts with a bridge of the kernel between them, which needs no
 // options. A process finds out by [Spec.Settled], or in Open, which node it is, and whether it owns the links.
 type Spec struct {
-	Kind, Name string
-	Group      string        // of the directory that Name is the path of, "" for any
-	Owners     []string      // users who may own that directory, besides root and this one
-	Node       int           // 1 to Nodes; 0 where there is one host
-	Names      Names         // of nodes, besides their own
-	Strict     bool          // network "tcp" does not use TCP to addresses in Names
-	Backend    string        // "shm" or "mem"
-	Window     int           // 0 for the kind's default
-	Buffer     int           // 0 for the default
-	Spin       time.Duration // -1 for the default
-	DMAFrom    int           // 0 to measure it
-
-	Links // zero for members, and where there is one host
+	Meeting // with the Topology
+	Local
+	Links  // zero for members, and where there is one host
+	bridge // zero for fabrics that no bridge of the kernel joins
 
 	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
 	// other end is not this spec's to wrap.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
-	// AttachBridge, if not nil, attaches bridges of the kernel, for tests.
-	AttachBridge func(address string, o ntbkernel.Options) (BridgeEnd, error)
-
-	// Retention is ring.Options.Retention, for tests; 0 for the default.
-	Retention int
-
-	heir   *Spec  // of a member where processes share the links: the spec with which it would own the links; nil for others
-	bridge string // address of the kernel's bridge that joins two hosts; "" for other fabrics
-	base   string // of the directories of a fabric that this process has joined; "" before
+	heir *Spec // of a member where processes share the links: the spec with which it would own the links; nil for others
 }
 
-// Links are the options of the owner of a node's links.
+// Local has the options that each process chooses for itself.
+type Local struct {
+	Strict  bool          // network "tcp" does not use TCP to addresses in Names
+	Window  int           // 0 for the kind's default
+	Buffer  int           // 0 for the default
+	Spin    time.Duration // -1 for the default
+	DMAFrom int           // 0 to measure it
+}
+
+// Links has the options of the owner of a node's links, but for the number of nodes.
 type Links struct {
-	Nodes    int // 2 to MaxNodes
 	Lanes    int // 1 to maxLanes
 	Slots    int // frames of a lane; 0 for the default
 	Frame    int // bytes; 0 for the default
@@ -71,12 +61,10 @@ type Links struct {
 	Silence  time.Duration // 0 for the default
 	Heap     int           // bytes of the ends' memory that each node has for heaps; 0 for none
 	Puts     bool          // a part of the wires' memory is for heaps
+	Ends
 
-	// Attach, if not nil, returns this node's end of a wire that is not made of Unix
-	// sockets, or nil for one that is. The fabric owns it.
-	Attach func(Wire) (ntb.Attachment, error)
-
-	ends map[string]end // of this node's wires that options name, by the option's name
+	// Retention is ring.Options.Retention, for tests; 0 for the default.
+	Retention int
 }
 
 // Parse parses a spec. The error wraps EINVAL and says what is wanted. That of a bridge may wrap ENODEV: this
@@ -108,7 +96,7 @@ func Parse(s string) (*Spec, error) {
 
 // parseName parses the text of a spec without options.
 func parseName(s string) (_ *Spec, err error) {
-	spec := &Spec{Spin: -1}
+	spec := &Spec{Local: Local{Spin: -1}}
 	spec.Kind, spec.Name, _ = strings.Cut(s, ":")
 	switch {
 	case spec.Kind == "shm", spec.Kind == "mem":
@@ -130,30 +118,13 @@ func parseName(s string) (_ *Spec, err error) {
 	return spec, err
 }
 
-// Limits of a fabric of several hosts.
-const (
-	MinNodes = 2
-	MaxNodes = 16 // the largest number of a node
-	maxLanes = 8
-)
-
-// Several reports whether the fabric has several hosts.
-func (s *Spec) Several() bool { return IsTopology(s.Kind) }
-
-// IsMember reports whether the process is one that owns no links of its host.
-func (s *Spec) IsMember() bool { return s.Several() && s.Nodes == 0 }
-
-// IsOwner reports whether the process owns links to other hosts.
-func (s *Spec) IsOwner() bool { return s.Several() && s.Nodes != 0 }
-
-// Numbered is the spec with the numbers of a fabric of one node, if there is one host.
+// Numbered returns a copy of the spec, with the numbers of a fabric of one node if there is one host.
 func (s *Spec) Numbered() *Spec {
-	if s.Several() {
-		return s
+	own := *s
+	if !s.Several() {
+		own.Node, own.Nodes = 1, 1
 	}
-	one := *s
-	one.Node, one.Nodes = 1, 1
-	return &one
+	return &own
 }
 
 // complete checks that the options of a spec fit each other, and sets what follows from them.
@@ -163,7 +134,7 @@ func (s *Spec) complete() error {
 		return errors.New("backend=mem uses no directory: want a name")
 	case !s.Several():
 		return nil
-	case s.bridge != "" && s.Node == 0:
+	case s.OfBridge() && s.Node == 0:
 	case s.Node == 0 && s.Nodes == 0:
 		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:
@@ -171,7 +142,7 @@ func (s *Spec) complete() error {
 	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share || s.Heap != 0 || s.Puts):
 		return fmt.Errorf("share, lanes, slots, frame, failover, heap and puts are for the owner of the links, which says nodes=%d to nodes=%d too", MinNodes, MaxNodes)
 	case s.Nodes == 0:
-		return s.checkEnds()
+		return s.checkEnds(s.Topology)
 	case s.Node > s.Nodes:
 		return fmt.Errorf("option node=%d: want 1 to %d, since nodes=%[2]d", s.Node, s.Nodes)
 	case s.Share && s.Backend == "mem":
@@ -185,5 +156,5 @@ func (s *Spec) complete() error {
 		}
 	}
 	s.Lanes = max(s.Lanes, 1)
-	return s.checkEnds()
+	return s.checkEnds(s.Topology)
 }

@@ -16,16 +16,16 @@ import (
 func TestSpecs(t *testing.T) {
 	got, err := Parse("shm:x?spin=0&buffer=65536&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "shm", Name: "x", Backend: "shm", Window: 1 << 20, Buffer: 64 << 10}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "shm"}, Name: "x", Backend: "shm"}, Local: Local{Window: 1 << 20, Buffer: 64 << 10}}, got)
 	got, err = Parse("mem:a.b?spin=15us")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "mem", Name: "a.b", Backend: "mem", Spin: 15 * time.Microsecond}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "mem"}, Name: "a.b", Backend: "mem"}, Local: Local{Spin: 15 * time.Microsecond}}, got)
 	got, err = Parse("shm:default")
 	require.NoError(t, err)
 	require.Equal(t, time.Duration(-1), got.Spin)
 	got, err = Parse("shm:/run/ntbnet/shop/?group=shop&owner=app,0")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "shm", Name: "/run/ntbnet/shop", Group: "shop", Owners: []string{"app", "0"}, Backend: "shm", Spin: -1}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "shm"}, Name: "/run/ntbnet/shop", Group: "shop", Owners: []string{"app", "0"}, Backend: "shm"}, Local: Local{Spin: -1}}, got)
 	for _, bad := range []string{
 		"shm:/a/../b", "shm:/..", "shm:./a", "shm:/a\x00", "shm:/" + strings.Repeat("a", maxPath), "mem:/a",
 		"", "shm", "shm:", "tcp:x", "shm:a/b", "shm:x?spin", "shm:x?spin=-1s", "shm:x?spin=2ms",
@@ -39,17 +39,17 @@ func TestSpecs(t *testing.T) {
 func TestSpecsOfSeveralHosts(t *testing.T) {
 	got, err := Parse("ring:x?node=2&nodes=5&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "ring", Name: "x", Backend: "shm", Node: 2, Window: 1 << 20, Spin: -1, Links: Links{Nodes: 5, Lanes: 1}}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "ring", Node: 2, Nodes: 5}, Name: "x", Backend: "shm"}, Local: Local{Window: 1 << 20, Spin: -1}, Links: Links{Lanes: 1}}, got)
 	got, err = Parse("mesh:x?nodes=16&node=16&lanes=8&backend=mem&spin=0")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "mesh", Name: "x", Backend: "mem", Node: 16, Links: Links{Nodes: 16, Lanes: 8}}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "mesh", Node: 16, Nodes: 16}, Name: "x", Backend: "mem"}, Links: Links{Lanes: 8}}, got)
 	got, err = Parse("line:x?node=3")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "line", Name: "x", Backend: "shm", Node: 3, Spin: -1}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "line", Node: 3}, Name: "x", Backend: "shm"}, Local: Local{Spin: -1}}, got)
 	require.True(t, got.IsMember())
 	got, err = Parse("ring:/run/a@b?node=3&owner=7")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "ring", Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm", Node: 3, Spin: -1}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "ring", Node: 3}, Name: "/run/a@b", Owners: []string{"7"}, Backend: "shm"}, Local: Local{Spin: -1}}, got)
 	got, err = Parse("ring:x?node=2&nodes=3&right=ivshmem:0000:00:03.0,poll&left=ivshmem:/run/a.sock,peers=3")
 	require.NoError(t, err)
 	require.Equal(t, map[string]end{"right": {kind: "ivshmem", target: "0000:00:03.0", polls: true, places: 2}, "left": {kind: "ivshmem", target: "/run/a.sock", places: 3}}, got.ends)
@@ -61,7 +61,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, map[string]end{"right": {kind: "ntb", target: "0000:b1:00.0", places: 2}, "left": {kind: "ntb", places: 2}}, got.ends)
 	got, err = Parse("ntb:0000:b1:00.0?lanes=2&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Kind: "line", Name: "ntb-0000-b1-00.0", Backend: "shm", Window: 1 << 20, Spin: -1, bridge: "0000:b1:00.0", Links: Links{Nodes: 2, Lanes: 2}}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "line", Nodes: 2}, Name: "ntb-0000-b1-00.0", Backend: "shm"}, Local: Local{Window: 1 << 20, Spin: -1}, Links: Links{Lanes: 2}, bridge: bridge{address: "0000:b1:00.0"}}, got)
 	found, err := ForTopology("ntb:0000:b1:00.0?lanes=2")
 	require.NoError(t, err)
 	require.Equal(t, []string{"line", "ntb-0000-b1-00.0"}, []string{found.Kind, found.Name})
@@ -262,7 +262,7 @@ func FuzzParseSpec(f *testing.F) {
 		if err == nil && (spec.Window < 0 || spec.Buffer < 0 || spec.Spin > time.Millisecond) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
-		if err == nil && spec.Several() && (spec.Node < 1 && spec.bridge == "" || spec.Node > 16 || !spec.IsMember() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
+		if err == nil && spec.Several() && (spec.Node < 1 && !spec.OfBridge() || spec.Node > 16 || !spec.IsMember() && (spec.Node > spec.Nodes || spec.Nodes < 2 || spec.Nodes > 16 || spec.Lanes < 1)) {
 			t.Fatalf("%q: %+v", s, spec)
 		}
 	})

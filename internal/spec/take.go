@@ -29,20 +29,24 @@ type BridgeEnd interface {
 	Node(context.Context) (int, error)
 }
 
-// attachBridge attaches the bridge with an address.
-func (s *Spec) attachBridge(address string) (BridgeEnd, error) {
-	if s.AttachBridge != nil {
-		return s.AttachBridge(address, s.bridgeOptions())
-	}
-	return ntbkernel.Attach(address, s.bridgeOptions())
+// bridge is a bridge of the kernel that joins two hosts.
+type bridge struct {
+	address string // "" for none
+
+	// AttachBridge, if not nil, attaches bridges of the kernel, for tests.
+	AttachBridge func(address string, o ntbkernel.Options) (BridgeEnd, error)
 }
 
 // OfBridge reports whether the fabric is a bridge of the kernel, of which this process is at neither end yet.
-func (s *Spec) OfBridge() bool { return s.bridge != "" }
+func (b *bridge) OfBridge() bool { return b.address != "" }
 
-// bridgeOptions returns those of a bridge's end.
-func (s *Spec) bridgeOptions() ntbkernel.Options {
-	return ntbkernel.Options{Window: s.Window, Silence: s.Silence}
+// attachBridge attaches the bridge with an address.
+func (s *Spec) attachBridge(address string) (BridgeEnd, error) {
+	o := ntbkernel.Options{Window: s.Window, Silence: s.Silence}
+	if s.AttachBridge != nil {
+		return s.AttachBridge(address, o)
+	}
+	return ntbkernel.Attach(address, o)
 }
 
 // nameBridge makes the spec that of a bridge. The address "" stands for the only one of the machine.
@@ -57,17 +61,17 @@ func (s *Spec) nameBridge(address string) error {
 		return fmt.Errorf("want %s, or %s:ADDRESS of a PCI function, as in %[2]s:0000:b1:00.0: %w", BridgeKind, BridgeKind, syscall.EINVAL)
 	}
 	s.Kind, s.Name, s.Nodes, s.Backend = TopologyLine, BridgeKind+"-"+strings.ReplaceAll(address, ":", "-"), 2, "shm"
-	s.bridge = address
+	s.address = address
 	return nil
 }
 
 // Shares reports whether the first process of the node owns the links, and later ones are its members.
-func (s *Spec) Shares() bool { return s.bridge != "" || s.Share && s.Attach == nil }
+func (s *Spec) Shares() bool { return s.OfBridge() || s.Share && s.Attach == nil }
 
 // at returns the spec of a process of a node, at one end of the bridge if there is one.
 func (s *Spec) at(node int) *Spec {
 	own := *s
-	if s.bridge == "" {
+	if !s.OfBridge() {
 		return &own
 	}
 	own.Node = node
@@ -75,28 +79,15 @@ func (s *Spec) at(node int) *Spec {
 	if node == 2 {
 		side = Left
 	}
-	own.ends = map[string]end{string(side): {kind: BridgeKind, target: s.bridge, places: 2}}
+	own.ends = map[string]end{string(side): {kind: BridgeKind, target: s.address, places: 2}}
 	return &own
-}
-
-// owned returns the node of this host whose links a process of the fabric owns.
-func (s *Spec) owned() (node int, ok bool) {
-	for node := 1; node <= s.Nodes; node++ {
-		if s.Node != 0 && s.Node != node {
-			continue
-		}
-		if there, err := s.Runs(node); err == nil && there {
-			return node, true
-		}
-	}
-	return 0, false
 }
 
 // Settled returns the spec with the number of this process' node, which that of a bridge lacks. It uses the
 // bridge for a moment, unless a process of the fabric has it.
 func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
 	switch {
-	case s.bridge == "":
+	case !s.OfBridge():
 		return s, nil
 	case s.Node != 0:
 		return s.at(s.Node), nil
@@ -104,7 +95,7 @@ func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
 	if node, ok := s.owned(); ok {
 		return s.at(node), nil
 	}
-	a, err := s.attachBridge(s.bridge)
+	a, err := s.attachBridge(s.address)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +105,13 @@ func (s *Spec) Settled(ctx context.Context) (*Spec, error) {
 }
 
 // number returns which node the side with an end of the bridge is.
-func (s *Spec) number(ctx context.Context, a BridgeEnd) (int, error) {
-	if s.Node != 0 {
-		return s.Node, nil
-	}
+func (b *bridge) number(ctx context.Context, a BridgeEnd) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, bridgeTimeout)
 	defer cancel()
 	node, err := a.Node(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("which node this is the two hosts settle when they first meet "+
-			"(or say node=1 here, as in %s:%s?node=1, and node=2 there): %w", BridgeKind, s.bridge, err)
+			"(or say node=1 here, as in %s:%s?node=1, and node=2 there): %w", BridgeKind, b.address, err)
 	}
 	return node, nil
 }
@@ -141,17 +129,20 @@ func (s *Spec) Take() (own *Spec, a BridgeEnd, err error) {
 		if node, ok := s.owned(); ok {
 			return s.at(node).AsMember(), nil, nil
 		}
-		if s.bridge == "" {
+		if !s.OfBridge() {
 			return s, nil, nil
 		}
-		a, err := s.attachBridge(s.bridge)
+		a, err := s.attachBridge(s.address)
 		if errors.Is(err, ntb.ErrInUse) && time.Now().Before(deadline) {
 			continue // a process that has just begun, perhaps
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err)
 		}
-		node, err := s.number(context.Background(), a)
+		node := s.Node
+		if node == 0 {
+			node, err = s.number(context.Background(), a)
+		}
 		if err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("fabric %s:%s: %w", s.Kind, s.Name, err), a.Close())
 		}
@@ -163,14 +154,14 @@ func (s *Spec) Take() (own *Spec, a BridgeEnd, err error) {
 func (s *Spec) AsMember() *Spec {
 	own, heir := *s, *s
 	heir.Share = false // it gets the links, or stays a member
-	own.heir, own.Links = &heir, Links{}
+	own.heir, own.Links, own.Nodes = &heir, Links{}, 0
 	return &own
 }
 
 // with returns the spec of the owner of the links, which has an end of the bridge.
 func (s *Spec) with(a BridgeEnd) *Spec {
 	own := *s
-	own.bridge = ""
+	own.address = ""
 	own.Attach = func(Wire) (ntb.Attachment, error) { return a, nil }
 	return &own
 }
@@ -182,10 +173,10 @@ func (s *Spec) Succeeds() bool { return s.heir != nil }
 // release gives that back if the fabric is not opened.
 func (s *Spec) Succeed() (own *Spec, release func() error, err error) {
 	heir := s.heir
-	if heir.bridge == "" {
+	if !heir.OfBridge() {
 		return heir, func() error { return nil }, nil
 	}
-	a, err := heir.attachBridge(heir.bridge)
+	a, err := heir.attachBridge(heir.address)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,6 +17,36 @@ func IsTopology(kind string) bool {
 	return kind == TopologyRing || kind == TopologyLine || kind == TopologyMesh
 }
 
+// Limits of a fabric of several hosts.
+const (
+	MinNodes = 2
+	MaxNodes = 16 // the largest number of a node
+	maxLanes = 8
+)
+
+// Topology has the nodes of a fabric: how they are linked, which this process is of, and what they are called.
+type Topology struct {
+	Kind  string // TopologyRing, TopologyLine or TopologyMesh, or of one host shm or mem
+	Node  int    // 1 to Nodes; 0 where there is one host
+	Nodes int    // 2 to MaxNodes; 0 for members, which need not know, and where there is one host
+	Names Names  // of nodes, besides their own
+}
+
+// Several reports whether the fabric has several hosts.
+func (t Topology) Several() bool { return IsTopology(t.Kind) }
+
+// IsMember reports whether the process is one that owns no links of its host.
+func (t Topology) IsMember() bool { return t.Several() && t.Nodes == 0 }
+
+// IsOwner reports whether the process owns links to other hosts.
+func (t Topology) IsOwner() bool { return t.Several() && t.Nodes != 0 }
+
+// Chain reports whether each node is linked with the next one only, by its number, and
+// whether the last one is then linked with the first.
+func (t Topology) Chain() (chained, closed bool) {
+	return t.Kind == TopologyRing || t.Kind == TopologyLine, t.Kind == TopologyRing
+}
+
 // Edge is a wire in the plan. Its number distinguishes the two wires of a ring
 // of two nodes.
 type Edge struct {
@@ -88,11 +118,11 @@ func Plan(topology string, nodes int) iter.Seq[Edge] {
 	}
 }
 
-// Wires yields the wires of the spec's node, as it sees them.
-func (s *Spec) Wires() iter.Seq[Wire] {
+// Wires yields the wires of this process' node, as it sees them.
+func (t Topology) Wires() iter.Seq[Wire] {
 	return func(yield func(Wire) bool) {
-		for w := range Plan(s.Kind, s.Nodes) {
-			if w.Other(s.Node) != 0 && !yield(w.From(s.Kind, s.Node)) {
+		for w := range Plan(t.Kind, t.Nodes) {
+			if w.Other(t.Node) != 0 && !yield(w.From(t.Kind, t.Node)) {
 				return
 			}
 		}
@@ -115,15 +145,15 @@ func parseNode(name string) (node int, ok bool) {
 // Hops returns how many links lie between this process' node and another by the
 // shortest way in the fabric's plan. It returns 0 for the same node, and in a
 // fabric of one host.
-func (s *Spec) Hops(node int) int {
-	d := max(node, s.Node) - min(node, s.Node)
+func (t Topology) Hops(node int) int {
+	d := max(node, t.Node) - min(node, t.Node)
 	switch {
-	case d == 0 || !s.Several():
+	case d == 0 || !t.Several():
 		return 0
-	case s.Kind == TopologyMesh:
+	case t.Kind == TopologyMesh:
 		return 1
-	case s.Kind == TopologyRing:
-		return min(d, s.Nodes-d)
+	case t.Kind == TopologyRing:
+		return min(d, t.Nodes-d)
 	}
 	return d
 }
