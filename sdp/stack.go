@@ -31,7 +31,7 @@ type stack struct {
 	err       error          // why there is no fabric; constant once opened is closed
 	listeners *listen.Table
 	opts      bounce.Options
-	served    func() []*Fabric // of which the status has the connections: those of the member where this stack inherits; constant after start
+	served    func() []*Fabric // of which the status has the connections: those of the member where this stack took over; constant after start
 	supplied  bool             // its devices are those of OpenWith; constant after openStack
 	bubble    bool             // it was made in a bubble of testing/synctest; constant
 	port      atomic.Uint32    // counts the ports of dialling endpoints
@@ -155,11 +155,11 @@ func (s *stack) start(f *fabric.Fabric) {
 	f.Describe(s.connections, s.describe)
 	f.Node().Register(link.ServiceSDP, s)
 	f.Watch(s.lost)
-	f.Inherit(s.inherit)
+	f.OnTakeover(s.takeOver)
 }
 
-// inherit opens the fabric of the owner of this host's links, beside the one that this process is a member in.
-func (s *stack) inherit(spec *spec.Spec) (leave func(), err error) {
+// takeOver opens the fabric of the owner of this host's links, beside the one that this process is a member in.
+func (s *stack) takeOver(spec *spec.Spec) (leave func(), err error) {
 	own := newStack(s.opts)
 	own.name, own.served = s.name, s.served
 	if own.fabric, err = fabric.Open(spec, own.start); err != nil {

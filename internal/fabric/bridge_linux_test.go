@@ -124,9 +124,9 @@ func TestABridgeJoinsTwoMachines(t *testing.T) {
 	reaches(t, other, 1)
 }
 
-// inherits has a process own the links when their owner has ended.
-func inherits(f *Fabric) {
-	f.Inherit(func(s *spec.Spec) (func(), error) {
+// takesOver has a process own the links when their owner has ended.
+func takesOver(f *Fabric) {
+	f.OnTakeover(func(s *spec.Spec) (func(), error) {
 		own, err := Open(s, func(*Fabric) {})
 		if err != nil {
 			return nil, err
@@ -141,7 +141,7 @@ func TestAMemberInheritsTheBridge(t *testing.T) {
 	k := newKernel(t)
 	other := k.process(t, 1, "")
 	come := func() *Fabric {
-		f, err := Open(k.spec(t, 0, ""), inherits)
+		f, err := Open(k.spec(t, 0, ""), takesOver)
 		require.NoError(t, err)
 		t.Cleanup(f.Close)
 		reaches(t, f, 2)

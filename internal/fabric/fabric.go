@@ -36,11 +36,11 @@ type Fabric struct {
 	// plan is the fabric as the owner of this host's links defines it. For the
 	// owner it is its own spec. For a member it is the member's spec, completed
 	// once it has met the owner. After that it does not change.
-	plan    atomic.Pointer[spec.Spec]
-	refused refusals
-	foreign foreignLinks
-	inherit func(*spec.Spec) (leave func(), err error) // Inherit's; set before serve
-	leave   func()                                     // what inherit returned; of succeed, and of Close behind it
+	plan     atomic.Pointer[spec.Spec]
+	refused  refusals
+	foreign  foreignLinks
+	takeOver func(*spec.Spec) (leave func(), err error) // OnTakeover's; set before serve
+	leave    func()                                     // what takeOver returned; of awaitTakeover, and of Close behind it
 	// connections are those of this process; nil if nobody knows; set before serve.
 	connections func(counters bool) []status.Connection
 	describe    func(*status.Process) // adds what else their package says; likewise

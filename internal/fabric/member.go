@@ -46,8 +46,8 @@ func (f *Fabric) joinOwner() error {
 		}
 	}
 	f.wg.Go(func() { f.keep(f.links[0]) })
-	if f.spec.Succeeds() && f.inherit != nil {
-		f.wg.Go(f.succeed)
+	if f.spec.TakesOver() && f.takeOver != nil {
+		f.wg.Go(f.awaitTakeover)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func (f *Fabric) why(node int) error {
 	for _, l := range f.links {
 		if (l.to == node || l.kind == toOwner && !l.up()) && (why == nil || l.err != nil) {
 			why = l.why()
-			if l.state == absent && l.kind == toOwner && f.spec.Succeeds() {
+			if l.state == absent && l.kind == toOwner && f.spec.TakesOver() {
 				why = fmt.Errorf("no process owns the links of %s: this one tries to", spec.NodeName(l.to))
 			}
 		}

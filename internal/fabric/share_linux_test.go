@@ -32,7 +32,7 @@ func sharers(t *testing.T) func(node int, options string) *spec.Spec {
 // sharer opens the fabric as a process that owns the links when nobody else does.
 func sharer(t *testing.T, s *spec.Spec) *Fabric {
 	t.Helper()
-	f, err := Open(s, inherits)
+	f, err := Open(s, takesOver)
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	return f
@@ -97,6 +97,6 @@ func TestWhoMayNotShareLinks(t *testing.T) {
 	reaches(t, poor, 2)
 	supplied := s(1, "&share=1")
 	supplied.Attach = func(spec.Wire) (ntb.Attachment, error) { return nil, nil }
-	_, err := Open(supplied, inherits)
+	_, err := Open(supplied, takesOver)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }

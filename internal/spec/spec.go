@@ -39,7 +39,7 @@ type Spec struct {
 	// other end is not this spec's to wrap.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
-	heir *Spec // of a member where processes share the links: the spec with which it would own the links; nil for others
+	takeover *Spec // of a member where processes share the links: the spec with which it would own the links; nil for others
 }
 
 // Local has the options that each process chooses for itself.

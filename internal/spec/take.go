@@ -152,9 +152,9 @@ func (s *Spec) Take() (own *Spec, a BridgeEnd, err error) {
 
 // AsMember returns the spec of a process that is a member as long as another one owns the links.
 func (s *Spec) AsMember() *Spec {
-	own, heir := *s, *s
-	heir.Share = false // it gets the links, or stays a member
-	own.heir, own.Links, own.Nodes = &heir, Links{}, 0
+	own, takeover := *s, *s
+	takeover.Share = false // it gets the links, or stays a member
+	own.takeover, own.Links, own.Nodes = &takeover, Links{}, 0
 	return &own
 }
 
@@ -166,19 +166,19 @@ func (s *Spec) with(a BridgeEnd) *Spec {
 	return &own
 }
 
-// Succeeds reports whether the process may own the links of its node when their owner has ended.
-func (s *Spec) Succeeds() bool { return s.heir != nil }
+// TakesOver reports whether the process may own the links of its node when their owner has ended.
+func (s *Spec) TakesOver() bool { return s.takeover != nil }
 
-// Succeed returns the spec with which this process owns the links of its node. Where they are a bridge, it has it then;
+// TakeOver returns the spec with which this process owns the links of its node. Where they are a bridge, it has it then;
 // release gives that back if the fabric is not opened.
-func (s *Spec) Succeed() (own *Spec, release func() error, err error) {
-	heir := s.heir
-	if !heir.OfBridge() {
-		return heir, func() error { return nil }, nil
+func (s *Spec) TakeOver() (own *Spec, release func() error, err error) {
+	takeover := s.takeover
+	if !takeover.OfBridge() {
+		return takeover, func() error { return nil }, nil
 	}
-	a, err := heir.attachBridge(heir.address)
+	a, err := takeover.attachBridge(takeover.address)
 	if err != nil {
 		return nil, nil, err
 	}
-	return heir.with(a), a.Close, nil
+	return takeover.with(a), a.Close, nil
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Inherit has a process own the links that its node shares when their owner has ended, of which it was a member: open opens
-// the fabric once more, beside f, by another spec. What it returns is called when f is closed. Inherit is called by
+// OnTakeover has a process own the links that its node shares when their owner has ended, of which it was a member: open opens
+// the fabric once more, beside f, by another spec. What it returns is called when f is closed. OnTakeover is called by
 // Open's start.
-func (f *Fabric) Inherit(open func(*spec.Spec) (leave func(), err error)) { f.inherit = open }
+func (f *Fabric) OnTakeover(open func(*spec.Spec) (leave func(), err error)) { f.takeOver = open }
 
-// succeed waits until no process owns the links, and then opens the fabric of the owner. Of several members one
+// awaitTakeover waits until no process owns the links, and then opens the fabric of the owner. Of several members one
 // gets them. A process that may not have them stays a member.
-func (f *Fabric) succeed() {
+func (f *Fabric) awaitTakeover() {
 	said := ""
 	for f.ctx.Err() == nil {
 		f.mu.Lock()
@@ -48,11 +48,11 @@ func (f *Fabric) succeed() {
 
 // own opens the fabric of the owner, if this process gets the links.
 func (f *Fabric) own() error {
-	own, release, err := f.spec.Succeed()
+	own, release, err := f.spec.TakeOver()
 	if err != nil {
 		return err
 	}
-	if f.leave, err = f.inherit(own); err != nil {
+	if f.leave, err = f.takeOver(own); err != nil {
 		return errors.Join(err, release())
 	}
 	return nil
