@@ -154,17 +154,14 @@ func (t *Table) abandon(c *call) bool {
 	return true
 }
 
-// finish ends a call. It delivers err as the answer, or calls undo if the dial no
-// longer waits.
-func (t *Table) finish(c *call, err error, undo func()) {
+// finish ends a call. It delivers err as the answer, and reports whether the dial waits for that.
+func (t *Table) finish(c *call, err error) bool {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !c.abandoned {
 		c.answer <- err
-		t.mu.Unlock()
-		return
 	}
-	t.mu.Unlock()
-	undo()
+	return !c.abandoned
 }
 
 // Ack handles a HelloAck. It returns an error if the peer violates the protocol.
@@ -175,12 +172,14 @@ func (t *Table) Ack(a *hello.HelloAck) error {
 	}
 	if err := c.pair.Connect(bounce.Endpoint(a.Endpoint)); err != nil {
 		t.pool.Discard(c.pair) // the error takes the link down
-		t.finish(c, err, func() {})
+		t.finish(c, err)
 		return err
 	}
-	// Abort runs on a goroutine of its own, since this one may be in a Read or Write of
-	// another connection.
-	t.finish(c, nil, func() { go c.pair.Abort() })
+	if !t.finish(c, nil) {
+		// Abort runs on a goroutine of its own, since this one may be in a Read or Write of
+		// another connection.
+		go c.pair.Abort()
+	}
 	return nil
 }
 
@@ -212,7 +211,7 @@ func (t *Table) Refuse(r *hello.Refuse) error {
 	default:
 		err = syscall.ECONNREFUSED
 	}
-	t.finish(c, err, func() {})
+	t.finish(c, err)
 	return nil
 }
 
@@ -225,6 +224,6 @@ func (t *Table) Down() {
 	t.mu.Unlock()
 	for _, c := range calls {
 		t.pool.Discard(c.pair)
-		t.finish(c, ErrLinkDown, func() {})
+		t.finish(c, ErrLinkDown)
 	}
 }

@@ -198,7 +198,7 @@ func openDoesNotWait(t *testing.T, programs string) {
 func proxyDoesNotWait(t *testing.T, programs string) {
 	dir := shortDir(t)
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-	l, err := unixsock.Listen(t.Context(), to)
+	l, err := unixsock.ListenAs(t.Context(), to, unixsock.Rights{UID: -1, GID: -1})
 	require.NoError(t, err)
 	defer answerSlowly(t, l)()
 	proxy := start(t, filepath.Join(programs, "sdp-proxy"), []string{"--drain-timeout", "10ms", "--map", "unix://" + from + "=tcp://" + echoes(t), "--map", "tcp://127.0.0.1:0=unix://" + to}, withEnv(fabric(t)))

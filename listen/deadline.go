@@ -52,7 +52,7 @@ func (d *deadline) wait() <-chan struct{} {
 	return d.expired
 }
 
-func isClosed(c chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

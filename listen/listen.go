@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -97,20 +96,19 @@ type Listener struct {
 	port     int                    // 0 if it has none; immutable
 	tcp      *TCP                   // nil for network "sdp"; immutable
 	allow    func(*link.Peer) error // nil for all; immutable
-	queue    chan Accepted          // its capacity is the backlog; sent to under table.mu, while open
-	stopped  chan struct{}          // closed by Stop
-	drained  chan struct{}          // closed when it is stopped and no connection waits
-	closed   chan struct{}          // closed by Close
-	once     sync.Once
+	queue    chan Accepted          // its capacity is the backlog; sent to under table.mu, until it is closed
 	deadline deadline
+
+	// How far the listener has come. Each is closed with table.mu held.
+	stopped chan struct{} // by Stop
+	drained chan struct{} // when it is stopped and no connection waits
+	closed  chan struct{} // by Close
 
 	latest   atomic.Pointer[bounce.Pool] // of the peer that has connected last, or nil
 	spinning atomic.Bool                 // an Accept is in spin
 	spinner  *wait.Spinner               // of the Accept that has set spinning; nil until the first spin
 
 	// Guarded by table.mu.
-	open      bool
-	empty     bool  // drained is closed
 	failed    error // why Fail stopped it; constant once stopped is closed
 	answering int   // places in the queue for Hellos that are being answered
 }
@@ -123,7 +121,7 @@ func (t *Table) Listen(port int, c Config) *Listener {
 		backlog = DefaultBacklog
 	}
 	l := &Listener{
-		table: t, port: port, tcp: c.TCP, allow: c.Allow, queue: make(chan Accepted, backlog), closed: make(chan struct{}), open: true,
+		table: t, port: port, tcp: c.TCP, allow: c.Allow, queue: make(chan Accepted, backlog), closed: make(chan struct{}),
 		stopped: make(chan struct{}), drained: make(chan struct{}),
 	}
 	l.deadline.init()
@@ -274,7 +272,7 @@ func (t *Table) reserve(p *link.Peer, h *hello.Hello) (*Listener, Addresses, hel
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !l.open || isClosed(l.stopped) {
+	if isClosed(l.closed) || isClosed(l.stopped) {
 		return nil, Addresses{}, hello.NotListening
 	}
 	if l.answering+len(l.queue) >= cap(l.queue) {
@@ -336,14 +334,15 @@ func (l *Listener) deliver(p *bounce.Pool, a Accepted) bool {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
 	l.answering--
-	if l.open {
+	open := !isClosed(l.closed)
+	if open {
 		l.latest.Store(p)
 		l.queue <- a // there is room: the place was counted
 	} else {
 		delete(l.table.used, a.Addresses)
 	}
 	l.checkDrained()
-	return l.open
+	return open
 }
 
 // Accept waits for a connection and returns it. Its errors are ErrClosed and
@@ -356,16 +355,12 @@ func (l *Listener) Accept() (Accepted, error) {
 // AcceptOr is Accept, but also returns, with other set, when c is ready to receive
 // from.
 func (l *Listener) AcceptOr(c <-chan struct{}) (_ Accepted, other bool, _ error) {
-	select {
-	case <-l.closed:
+	if isClosed(l.closed) {
 		return Accepted{}, false, ErrClosed
-	default:
 	}
 	expired := l.deadline.wait()
-	select {
-	case <-expired:
+	if isClosed(expired) {
 		return Accepted{}, false, os.ErrDeadlineExceeded
-	default:
 	}
 	if isClosed(l.drained) { // c may be ready again and again
 		return Accepted{}, false, l.end()
@@ -420,24 +415,30 @@ func (l *Listener) SetDeadline(t time.Time) { l.deadline.set(t) }
 // peer, so link.Node.Close waits for them. Where stores to a peer block, the resets delay
 // only what is sent to that peer.
 func (l *Listener) Close() error {
-	err := ErrClosed
-	l.once.Do(func() {
-		err = nil
-		l.table.mu.Lock()
-		l.open = false
-		l.forget()
-		l.table.mu.Unlock()
-		close(l.closed)
-		l.deadline.set(time.Time{})
-		for _, pairs := range l.waiting() {
-			go func() {
-				for _, p := range pairs {
-					p.Abort()
-				}
-			}()
-		}
-	})
-	return err
+	if !l.shut() {
+		return ErrClosed
+	}
+	l.deadline.set(time.Time{})
+	for _, pairs := range l.waiting() {
+		go func() {
+			for _, p := range pairs {
+				p.Abort()
+			}
+		}()
+	}
+	return nil
+}
+
+// shut ends Accept. It reports whether it is the first call.
+func (l *Listener) shut() bool {
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	if isClosed(l.closed) {
+		return false
+	}
+	l.forget()
+	close(l.closed)
+	return true
 }
 
 // forget removes the listener from the table. The caller holds table.mu.

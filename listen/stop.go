@@ -53,8 +53,7 @@ func (l *Listener) tookOne() {
 // checkDrained closes drained once no connection can come any more. The caller
 // holds table.mu.
 func (l *Listener) checkDrained() {
-	if !l.empty && isClosed(l.stopped) && l.answering == 0 && len(l.queue) == 0 {
-		l.empty = true
+	if isClosed(l.stopped) && !isClosed(l.drained) && l.answering == 0 && len(l.queue) == 0 {
 		close(l.drained)
 	}
 }

@@ -104,7 +104,7 @@ func (d *Dialer) dialSDP(ctx context.Context, address string) (net.Conn, error) 
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
-	c, err := f.dial(ctx, &destination{host: host, port: port})
+	c, err := f.dial(ctx, destination{host: host, port: port})
 	if err != nil {
 		return nil, opError(opDial, nil, remote, err)
 	}
@@ -121,46 +121,55 @@ const (
 // destination is where a dial leads.
 type destination struct {
 	host, port int
-	until      time.Time // when the dial ends if ctx does not end it before
-	tcp        bool      // network "tcp": addresses are those of TCP
+	tcp        bool // network "tcp": addresses are those of TCP
 	// socket identifies the listener's TCP socket. It is zero if the listener is
 	// found by host and port.
 	socket     inetdiag.Listener
-	holder     link.ID    // process of this host that has the socket, as found; 0 once it was asked
+	holder     link.ID    // process of this host that has the socket, as found; 0 if it is to be found
 	source, to netip.Addr // of network "tcp"; zero if a node is dialled by its name
 	zone       int        // of both addresses, as the number of an interface
 	asks       bool       // the other host finds the listener's TCP socket by both addresses
-	from       uint16     // port that a dial which asks keeps when it is redirected; else 0
-	patient    time.Time  // until when the dial waits for who takes the port over; zero before it does
 }
 
-// dial connects to the listener at d. Its error says what could be found out of the listener.
-func (f *Fabric) dial(ctx context.Context, d *destination) (*Conn, error) {
-	c, err := f.tryDial(ctx, d)
+// dialing is a dial that is under way. One goroutine uses it.
+type dialing struct {
+	destination // without the holder once that was asked
+	fabric      *Fabric
+	until       time.Time // when the dial ends if its context does not end it before
+	patient     time.Time // until when it waits for who takes the port over; zero before it does
+	from        uint16    // port that a dial which asks keeps when it is redirected; else 0
+}
+
+// dial connects to the listener at a destination. Its error says what could be found out of the listener.
+func (f *Fabric) dial(ctx context.Context, to destination) (*Conn, error) {
+	d := &dialing{destination: to, fabric: f, until: time.Now().Add(connectTimeout)}
+	c, err := d.try(ctx)
 	if err == nil {
 		return c, nil
 	}
+	if d.from != 0 {
+		f.stack.releasePort(d.from)
+	}
 	if joined := f.stack.fabric; d.host == joined.Host() && errors.Is(err, context.DeadlineExceeded) {
-		if id, ok, e := f.holder(d); ok && e == nil {
+		if id, ok, e := d.findHolder(); ok && e == nil {
 			err = joined.Why(id, err)
 		}
 	}
 	return nil, spec.Advise(err)
 }
 
-// tryDial reaches the process that has the port and opens
+// try reaches the process that has the port and opens
 // a connection there. After a failure it does again what dial.Retry says, until ctx ends.
-func (f *Fabric) tryDial(ctx context.Context, d *destination) (*Conn, error) {
+func (d *dialing) try(ctx context.Context) (*Conn, error) {
 	_, patient := ctx.Deadline()
-	d.until = time.Now().Add(connectTimeout)
-	retry := dial.Retry{Far: d.host != f.stack.fabric.Host(), Patient: patient}
+	retry := dial.Retry{Far: d.host != d.fabric.stack.fabric.Host(), Patient: patient}
 	var peer *link.Peer
 	var next dial.Next
 	for {
 		var c *Conn
 		var err error
 		if next.Step != dial.Open {
-			peer, err = f.reach(ctx, d, next.Process)
+			peer, err = d.reach(ctx, next.Process)
 			if ended(err) {
 				err = fmt.Errorf("%w: %v", dial.ErrLinkDown, err)
 			}
@@ -169,7 +178,7 @@ func (f *Fabric) tryDial(ctx context.Context, d *destination) (*Conn, error) {
 			}
 		}
 		if err == nil {
-			c, err = f.open(ctx, peer, d)
+			c, err = d.open(ctx, peer)
 		}
 		if err == nil {
 			return c, nil
@@ -208,25 +217,25 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// holder returns the process of this host that has the listener.
-func (f *Fabric) holder(d *destination) (link.ID, bool, error) {
+// findHolder returns the process of this host that has the listener.
+func (d *dialing) findHolder() (link.ID, bool, error) {
 	if id := d.holder; id != 0 {
 		d.holder = 0
 		return id, true, nil
 	}
 	if d.socket.Cookie != 0 {
-		return f.stack.fabric.SocketHolder(d.port, d.socket.Cookie)
+		return d.fabric.stack.fabric.SocketHolder(d.port, d.socket.Cookie)
 	}
-	return f.stack.fabric.Holder(d.port)
+	return d.fabric.stack.fabric.Holder(d.port)
 }
 
 // reach returns the link to the process that has the listener. On another host that is
 // the given process or, if it is 0, the one that owns the links: it knows which other one
 // has the port.
-func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.Peer, error) {
-	joined := f.stack.fabric
+func (d *dialing) reach(ctx context.Context, process int) (*link.Peer, error) {
+	joined := d.fabric.stack.fabric
 	if d.host == joined.Host() {
-		return f.reachHere(ctx, d)
+		return d.reachHere(ctx)
 	}
 	ctx, cancel := context.WithDeadline(ctx, d.until)
 	defer cancel()
@@ -248,9 +257,10 @@ func (f *Fabric) reach(ctx context.Context, d *destination, process int) (*link.
 const handoverPause = 5 * time.Millisecond
 
 // reachHere is reach on this host. For a port that was handed over it waits.
-func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, error) {
+func (d *dialing) reachHere(ctx context.Context) (*link.Peer, error) {
+	s := d.fabric.stack
 	for {
-		peer, err := f.tryHere(ctx, d)
+		peer, err := d.tryHere(ctx)
 		if err == nil || d.tcp || !errors.Is(err, syscall.ECONNREFUSED) {
 			return peer, err
 		}
@@ -258,8 +268,8 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 		if d.patient.IsZero() {
 			d.patient = now.Add(fabric.HandoverTime)
 		}
-		if now.After(d.patient) || !f.stack.fabric.HandedOver(d.port, f.stack.holderOf(d.port)) {
-			return nil, fmt.Errorf("%w%s", err, f.stack.fabric.Elsewhere())
+		if now.After(d.patient) || !s.fabric.HandedOver(d.port, s.holderOf(d.port)) {
+			return nil, fmt.Errorf("%w%s", err, s.fabric.Elsewhere())
 		}
 		if err := sleep(ctx, handoverPause); err != nil {
 			return nil, err
@@ -268,8 +278,9 @@ func (f *Fabric) reachHere(ctx context.Context, d *destination) (*link.Peer, err
 }
 
 // tryHere is reachHere without the wait.
-func (f *Fabric) tryHere(ctx context.Context, d *destination) (*link.Peer, error) {
-	id, ok, err := f.holder(d)
+func (d *dialing) tryHere(ctx context.Context) (*link.Peer, error) {
+	s := d.fabric.stack
+	id, ok, err := d.findHolder()
 	if err != nil {
 		return nil, err
 	}
@@ -277,24 +288,24 @@ func (f *Fabric) tryHere(ctx context.Context, d *destination) (*link.Peer, error
 		return nil, syscall.ECONNREFUSED
 	}
 	if !ok { // perhaps somebody listens in another user's
-		return nil, fmt.Errorf("%w: nobody listens there in %s", os.NewSyscallError("connect", syscall.ECONNREFUSED), f.stack.fabric.Whose())
+		return nil, fmt.Errorf("%w: nobody listens there in %s", os.NewSyscallError("connect", syscall.ECONNREFUSED), s.fabric.Whose())
 	}
 	var users []int // all
 	if d.socket.Cookie != 0 {
 		users = mayServe(d.socket.UID)
 	}
-	peer, err := f.stack.fabric.Peer(ctx, id, users)
+	peer, err := s.fabric.Peer(ctx, id, users)
 	if errors.Is(err, fabric.ErrOtherUser) {
 		return nil, fmt.Errorf("%w: %w", errNotItsServer, err)
 	}
 	if err != nil {
-		if _, ok, _ := f.holder(d); !ok {
+		if _, ok, _ := d.findHolder(); !ok {
 			return nil, syscall.ECONNREFUSED // it has just gone
 		}
 		return nil, err
 	}
 	if !d.tcp {
-		f.stack.heldBy(d.port, peer.Caps().User)
+		s.heldBy(d.port, peer.Caps().User)
 	}
 	return peer, nil
 }
@@ -319,8 +330,8 @@ func (s *stack) holderOf(port int) int {
 }
 
 // open opens a connection to a listener of a process.
-func (f *Fabric) open(ctx context.Context, peer *link.Peer, d *destination) (*Conn, error) {
-	dials := peer.Handler(link.ServiceSDP).(*handler).dials
+func (d *dialing) open(ctx context.Context, peer *link.Peer) (*Conn, error) {
+	f, dials := d.fabric, peer.Handler(link.ServiceSDP).(*handler).dials
 	if !d.tcp {
 		from := f.stack.dialPort()
 		pair, err := dials.Dial(ctx, d.until, hello.Hello{Version: hello.Version, From: uint16(from), To: uint16(d.port)})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,7 +63,7 @@ func (d *Dialer) dialNode(ctx context.Context, f *Fabric, node int, network, add
 		return d.net().DialContext(ctx, network, address) // its error is the one that users know
 	}
 	c, err := traced(ctx, network, verbatim(address), func() (*Conn, error) {
-		return f.dial(ctx, &destination{host: node, port: port, tcp: true})
+		return f.dial(ctx, destination{host: node, port: port, tcp: true})
 	})
 	if err == nil {
 		f.counters.dialSDP.Add(1)
@@ -177,7 +178,7 @@ func (f *Fabric) dialAddr(ctx context.Context, network string, to netip.AddrPort
 		dial = f.dialNodeAddr
 	}
 	c, err := traced(ctx, network, to, func() (*Conn, error) {
-		c, err := dial(ctx, d)
+		c, err := dial(ctx, *d)
 		if err != nil {
 			err = &net.OpError{Op: opDial, Net: network, Addr: net.TCPAddrFromAddrPort(to), Err: cause(opDial, err)}
 		}
@@ -266,4 +267,4 @@ func (f *Fabric) seek(to netip.AddrPort, had holding) (_ *destination, why count
 	return d, nil, nil
 }
 
-type counter interface{ Add(uint64) uint64 }
+type counter = *atomic.Uint64

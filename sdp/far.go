@@ -74,13 +74,10 @@ func (f *Fabric) seekNode(node int, to netip.AddrPort, route inetdiag.Route) (*d
 }
 
 // dialNodeAddr is dial to an address of another node.
-func (f *Fabric) dialNodeAddr(ctx context.Context, d *destination) (*Conn, error) {
+func (f *Fabric) dialNodeAddr(ctx context.Context, d destination) (*Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	c, err := f.dial(limited, d)
-	if d.from != 0 {
-		f.stack.releasePort(d.from)
-	}
 	if ctx.Err() != nil {
 		return c, err
 	}

@@ -39,10 +39,7 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 func (c *Conn) writeHeld(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.WriteHeld(p)
-	if err != nil {
-		err = cause(opReadFrom, err)
-	}
-	return n, err
+	return n, cause(opReadFrom, err)
 }
 
 // copyError makes the error of a copy from the one of its reads or writes, which may be another's.
@@ -94,10 +91,7 @@ func (c *Conn) WriteBuffers(v *net.Buffers) (int64, error) {
 	n, err := c.writeBuffers(*v)
 	runtime.KeepAlive(c)
 	consume(v, n)
-	if err != nil {
-		err = c.opError(opWritev, err)
-	}
-	return n, err
+	return n, c.opError(opWritev, err)
 }
 
 func (c *Conn) writeBuffers(v net.Buffers) (n int64, err error) {

@@ -679,18 +679,21 @@ func TestAListenerOfNetworkTCPClosesAtAnyMoment(t *testing.T) {
 }
 
 func TestPortsOfDiallingEnds(t *testing.T) {
-	for kernels, want := range map[string][2]portRange{
-		"32768\t60999\n": {{1024, 31744}, {61000, 4536}},
-		"1024 65535":     {{1024, 64512}},
-		"2000 65535":     {{1024, 64512}},
-		"10000 65535":    {{1024, 8976}, {65536, 0}},
-		"1 1000":         {{1024, 0}, {1024, 64512}},
-		"":               {{1024, 31744}, {61000, 4536}},
-		"60999 32768":    {{1024, 31744}, {61000, 4536}},
+	for kernels, want := range map[string][2]int{
+		"32768\t60999\n": {32768, 61000},
+		"1024 65535":     {1024, 1024},
+		"2000 65535":     {1024, 1024},
+		"10000 65535":    {10000, 65536},
+		"1 1000":         {1024, 1024},
+		"":               {32768, 61000},
+		"60999 32768":    {32768, 61000},
+		"32768":          {32768, 61000},
+		"a b":            {32768, 61000},
 	} {
-		require.Equal(t, want, portRanges([]byte(kernels)), "%q", kernels)
+		first, end := kernelPorts([]byte(kernels))
+		require.Equal(t, want, [2]int{first, end}, "%q", kernels)
 	}
-	s := portSet{used: map[uint16]struct{}{}, free: [2]portRange{{1024, 2}, {65534, 2}}}
+	s := portSet{used: map[uint16]struct{}{}, first: 1026, end: 65534, next: 1025}
 	seen := map[uint16]bool{}
 	for range 4 {
 		port, ok := s.take()

@@ -1,7 +1,7 @@
 package sdp
 
 import (
-	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -36,13 +36,10 @@ func tcpAddr6(a netip.AddrPort) *net.TCPAddr {
 // that need no privilege and that the kernel gives to no connection of TCP by itself. So
 // a server's connections by both transports have different ones.
 type portSet struct {
-	free [2]portRange
-	next int // counts within both ranges
-	used map[uint16]struct{}
+	first, end int // the kernel's ports, end being none of them
+	next       int
+	used       map[uint16]struct{}
 }
-
-// portRange is ports from first on, n of them.
-type portRange struct{ first, n int }
 
 const (
 	firstUserPort = 1024
@@ -50,43 +47,39 @@ const (
 	minTCPPorts   = 4096
 )
 
-// portRanges returns what a range of the kernel's, given as two numbers, leaves of
-// all ports. If that is little, it returns all ports.
-func portRanges(kernels []byte) [2]portRange {
-	first, last := 32768, 60999
-	if f := bytes.Fields(kernels); len(f) == 2 {
-		a, errA := strconv.Atoi(string(f[0]))
-		b, errB := strconv.Atoi(string(f[1]))
-		if errA == nil && errB == nil && 0 < a && a <= b && b < portsEnd {
-			first, last = a, b
-		}
+// kernelPorts returns the range that the kernel gives as two numbers: the first port of it, and the one behind
+// the last. If that leaves few ports of all, the range is empty.
+func kernelPorts(text []byte) (first, end int) {
+	var last int
+	if n, _ := fmt.Sscan(string(text), &first, &last); n != 2 || first < 1 || last < first || last >= portsEnd {
+		first, last = 32768, 60999
 	}
-	low := portRange{firstUserPort, max(first-firstUserPort, 0)}
-	high := portRange{max(last+1, firstUserPort), 0}
-	high.n = portsEnd - high.first
-	if low.n+high.n < minTCPPorts {
-		return [2]portRange{{firstUserPort, portsEnd - firstUserPort}}
+	first, end = max(first, firstUserPort), max(last+1, firstUserPort)
+	if portsEnd-firstUserPort-(end-first) < minTCPPorts {
+		return firstUserPort, firstUserPort
 	}
-	return [2]portRange{low, high}
+	return first, end
 }
 
 func (s *portSet) take() (uint16, bool) {
 	if s.used == nil {
-		kernels, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-		s.used, s.free = map[uint16]struct{}{}, portRanges(kernels)
-		s.next = rand.IntN(portsEnd) // random, so that processes mostly differ
+		text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+		s.first, s.end = kernelPorts(text)
+		s.used, s.next = map[uint16]struct{}{}, firstUserPort+rand.IntN(portsEnd-firstUserPort) // random, so that processes mostly differ
 	}
-	all := s.free[0].n + s.free[1].n
-	for range all {
-		i := s.next % all
-		s.next = i + 1
-		port := s.free[0].first + i
-		if i >= s.free[0].n {
-			port = s.free[1].first + i - s.free[0].n
+	for range portsEnd {
+		if s.first <= s.next && s.next < s.end {
+			s.next = s.end
 		}
-		if _, ok := s.used[uint16(port)]; !ok {
-			s.used[uint16(port)] = struct{}{}
-			return uint16(port), true
+		if s.next == portsEnd {
+			s.next = firstUserPort
+			continue
+		}
+		port := uint16(s.next)
+		s.next++
+		if _, ok := s.used[port]; !ok {
+			s.used[port] = struct{}{}
+			return port, true
 		}
 	}
 	return 0, false

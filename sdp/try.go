@@ -7,11 +7,8 @@ import "runtime"
 func (c *Conn) TryRead(p []byte) (int, error) {
 	n, err := c.pair.TryRead(p)
 	raceAcquire(c.pair)
-	if err != nil {
-		err = c.opError(opRead, err)
-	}
 	runtime.KeepAlive(c)
-	return n, err
+	return n, c.opError(opRead, err)
 }
 
 // TryWrite is Write that does not wait: it writes as much as there is room for. If that is less than p, the error
@@ -19,11 +16,8 @@ func (c *Conn) TryRead(p []byte) (int, error) {
 func (c *Conn) TryWrite(p []byte) (int, error) {
 	raceRelease(c.pair)
 	n, err := c.pair.TryWrite(p)
-	if err != nil {
-		err = c.opError(opWrite, err)
-	}
 	runtime.KeepAlive(c)
-	return n, err
+	return n, c.opError(opWrite, err)
 }
 
 // WaitRead waits until a Read would not wait, and reads nothing: data and the errors of Read are left to that. Other

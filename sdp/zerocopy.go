@@ -22,11 +22,8 @@ import (
 func (c *Conn) Peek() ([]byte, error) {
 	b, err := c.pair.Peek()
 	raceAcquire(c.pair)
-	if err != nil {
-		err = c.opError(opRead, err)
-	}
 	runtime.KeepAlive(c)
-	return b, err
+	return b, c.opError(opRead, err)
 }
 
 // Discard ends what Peek began. The first n bytes that Peek returned count as read.
@@ -50,11 +47,8 @@ func (c *Conn) More() bool { return c.pair.More() }
 // than 1.
 func (c *Conn) Reserve(n int) ([]byte, error) {
 	b, err := c.pair.Reserve(n)
-	if err != nil {
-		err = c.opError(opWrite, err)
-	}
 	runtime.KeepAlive(c)
-	return b, err
+	return b, c.opError(opWrite, err)
 }
 
 // Commit ends what Reserve began, and sends the first n bytes of it. 0 sends

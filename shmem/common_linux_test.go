@@ -176,7 +176,7 @@ func server(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "s")
 	s, err := ivshmem.NewServer(ivshmem.Options{Size: commonMemory, Peers: 2, Vectors: 1})
 	require.NoError(t, err)
-	ln, err := unixsock.Listen(t.Context(), path)
+	ln, err := unixsock.ListenAs(t.Context(), path, unixsock.Rights{UID: -1, GID: -1})
 	require.NoError(t, err)
 	go s.Serve(ln)
 	t.Cleanup(func() { s.Close() })

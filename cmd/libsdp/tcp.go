@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,7 @@ func (c *tcpConn) TryRead(p []byte) (n int, err error) {
 		n, _, err = unix.Recvfrom(fd, p, unix.MSG_DONTWAIT)
 		return true
 	})
-	return max(n, 0), firstOf(rawErr, err)
+	return max(n, 0), cmp.Or(rawErr, err)
 }
 
 // TryWrite implements conn.
@@ -42,14 +43,7 @@ func (c *tcpConn) TryWrite(p []byte) (n int, err error) {
 		n, err = unix.SendmsgN(fd, p, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		return true
 	})
-	return max(n, 0), firstOf(rawErr, err)
-}
-
-func firstOf(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+	return max(n, 0), cmp.Or(rawErr, err)
 }
 
 // WaitRead implements conn.

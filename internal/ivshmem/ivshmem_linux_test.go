@@ -48,7 +48,7 @@ func newServer(t *testing.T, o Options) (path string, s *Server, log *lines) {
 	s, err := NewServer(o)
 	require.NoError(t, err)
 	path = filepath.Join(t.TempDir(), "s")
-	ln, err := unixsock.Listen(t.Context(), path)
+	ln, err := unixsock.ListenAs(t.Context(), path, unixsock.Rights{UID: -1, GID: -1})
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()

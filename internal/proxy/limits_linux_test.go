@@ -69,7 +69,7 @@ func TestChecksFindTargetsThatComeBack(t *testing.T) {
 	f := e.serve(&m)
 	down := func() bool { return f.targets.known(f.serves())[0].down }
 	eventually(t, "it is down", down)
-	ln, err := unixsock.Listen(t.Context(), path.Address)
+	ln, err := unixsock.ListenAs(t.Context(), path.Address, unixsock.Rights{UID: -1, GID: -1})
 	require.NoError(t, err)
 	defer ln.Close()
 	go func() {
@@ -92,7 +92,7 @@ func TestRetriesReachATargetThatComesLate(t *testing.T) {
 	f := e.serve(&m)
 	c := e.dial(m.Listen)
 	eventually(t, "one dial has failed", func() bool { return f.targets.known(f.serves())[0].failed > 0 })
-	ln, err := unixsock.Listen(t.Context(), path.Address)
+	ln, err := unixsock.ListenAs(t.Context(), path.Address, unixsock.Rights{UID: -1, GID: -1})
 	require.NoError(t, err)
 	defer ln.Close()
 	target := accept(t, ln)

@@ -27,7 +27,7 @@ const testTimeout = 30 * time.Second
 func serve(t *testing.T, path string, size int64, peers int) (stop func()) {
 	s, err := ivshmem.NewServer(ivshmem.Options{Size: size, Peers: peers, Vectors: 1})
 	require.NoError(t, err)
-	ln, err := unixsock.Listen(t.Context(), path)
+	ln, err := unixsock.ListenAs(t.Context(), path, unixsock.Rights{UID: -1, GID: -1})
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(ln) }()

@@ -103,7 +103,12 @@ func beforehand(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) { refuseFiles(int(fd)) })
 }
 
-func control(raw syscall.RawConn, f func(fd int) error) (err error) {
+// onDescriptor calls f with the descriptor of a socket.
+func onDescriptor(sock syscall.Conn, f func(fd int) error) error {
+	raw, err := sock.SyscallConn()
+	if err != nil {
+		return err
+	}
 	if outer := raw.Control(func(fd uintptr) { err = f(int(fd)) }); outer != nil {
 		return outer
 	}
@@ -129,7 +134,7 @@ func IsPlain(c net.Conn) bool {
 func (c *Conn) TakeFiles() error {
 	return c.do(func() error {
 		c.open.Store(sendsFiles) // before the kernel lets one in, see Close
-		return c.raw(acceptFiles)
+		return onDescriptor(c.sock, acceptFiles)
 	})
 }
 
@@ -178,18 +183,9 @@ func (c *Conn) WriteFiles(p []byte, send ...int) (n int, err error) {
 	return n, err
 }
 
-// raw calls f with the descriptor.
-func (c *Conn) raw(f func(fd int) error) error {
-	raw, err := c.sock.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control(raw, f)
-}
-
 // Control calls f with the descriptor, which f must neither read nor close.
 func (c *Conn) Control(f func(fd int) error) error {
-	return c.do(func() error { return c.raw(f) })
+	return c.do(func() error { return onDescriptor(c.sock, f) })
 }
 
 // haveRoom returns an error if too much is to be closed for the peer's user. It waits a moment, since most
@@ -251,11 +247,11 @@ func (c *Conn) Close() error {
 		return net.ErrClosed
 	}
 	c.shut()
-	if !c.open.Load() || c.raw(empty) == nil { // it stays so, since it is shut
+	if !c.open.Load() || onDescriptor(c.sock, empty) == nil { // it stays so, since it is shut
 		return c.sock.Close()
 	}
 	last := func() { c.wait(); c.sock.Close() }
-	if !files.full(c.uid) || c.raw(func(fd int) error { return files.stow(c.uid, fd) }) != nil {
+	if !files.full(c.uid) || onDescriptor(c.sock, func(fd int) error { return files.stow(c.uid, fd) }) != nil {
 		files.add(c.uid, last)
 		return nil
 	}

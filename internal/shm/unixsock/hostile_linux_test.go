@@ -50,7 +50,7 @@ func kernels(t *testing.T, test func(t *testing.T)) {
 func ends(t *testing.T) (l *Listener, dialled, accepted *Conn) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := Listen(t.Context(), path)
+	l, err := ListenAs(t.Context(), path, Rights{UID: -1, GID: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestAThousandConnectionsCostFewDescriptors(t *testing.T) {
 	oldKernel = "yes"
 	defer func() { oldKernel = "" }()
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := Listen(t.Context(), path)
+	l, err := ListenAs(t.Context(), path, Rights{UID: -1, GID: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

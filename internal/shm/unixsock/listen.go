@@ -11,21 +11,56 @@ import (
 	"time"
 )
 
-// Listen listens on a path, or on an abstract name with "@" before it. It replaces the file of a
-// listener that no longer exists.
-func Listen(ctx context.Context, path string) (*Listener, error) {
-	return listenAt(ctx, path, func() (*Listener, error) { return Bind(ctx, path) })
+// Rights are those of a listener's file.
+type Rights struct {
+	Mode     os.FileMode // 0 for what the process's umask leaves
+	UID, GID int         // -1 for the process's own
 }
 
-// listenAt is Listen where listen makes the socket.
-func listenAt(ctx context.Context, path string, listen func() (*Listener, error)) (*Listener, error) {
+// ListenAs listens on a path, or on an abstract name with "@" before it. It replaces the file of a listener that no
+// longer exists by one of these rights. If they have a mode, only root may connect before the file has them. An
+// abstract name has none.
+func ListenAs(ctx context.Context, path string, r Rights) (*Listener, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
 	if IsAbstract(path) {
-		return listen()
+		return Bind(ctx, path)
 	}
-	return replaceStale(ctx, path, listen)
+	return replaceStale(ctx, path, func() (*Listener, error) { return bindAs(ctx, path, r) })
+}
+
+func bindAs(ctx context.Context, path string, r Rights) (*Listener, error) {
+	lc := net.ListenConfig{Control: beforehand}
+	if r.Mode != 0 {
+		lc.Control = func(network, address string, raw syscall.RawConn) error {
+			_ = raw.Control(func(fd uintptr) { _ = closeToAll(int(fd)) })
+			return beforehand(network, address, raw)
+		}
+	}
+	l, err := bind(ctx, lc, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Set(path); err != nil {
+		os.Remove(path)
+		l.sock.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Set gives a file these rights.
+func (r Rights) Set(path string) error {
+	if r.UID >= 0 || r.GID >= 0 {
+		if err := os.Lchown(path, r.UID, r.GID); err != nil {
+			return err
+		}
+	}
+	if r.Mode == 0 {
+		return nil
+	}
+	return os.Chmod(path, r.Mode)
 }
 
 // Bind listens on a path where there is no file, or on an abstract name. The file stays when the listener
@@ -41,7 +76,7 @@ func bind(ctx context.Context, lc net.ListenConfig, path string) (*Listener, err
 	}
 	l := &Listener{sock: ln.(*net.UnixListener)}
 	l.sock.SetUnlinkOnClose(false)
-	err = l.raw(func(fd int) error { l.open = mayPass(fd); return nil })
+	err = onDescriptor(l.sock, func(fd int) error { l.open = mayPass(fd); return nil })
 	if err != nil {
 		l.sock.Close()
 		return nil, err
@@ -58,7 +93,7 @@ func Share(ln net.Listener) (net.Listener, error) {
 	}
 	sock.SetUnlinkOnClose(false)
 	l := &Listener{sock: sock, open: sendsFiles, held: true}
-	err := l.raw(func(fd int) error { refuseFiles(fd); return nil })
+	err := onDescriptor(sock, func(fd int) error { refuseFiles(fd); return nil })
 	if err != nil {
 		sock.Close()
 		return nil, err
@@ -74,7 +109,7 @@ func Share(ln net.Listener) (net.Listener, error) {
 func replaceStale(ctx context.Context, path string, listen func() (*Listener, error)) (*Listener, error) {
 	// Between the check of an old socket and its removal, another process may put its own
 	// there. That appears old until it listens. The lock excludes the processes that use it,
-	// which are those that call Listen.
+	// which are those that call ListenAs.
 	unlock := lockDirectory(filepath.Dir(path))
 	defer unlock()
 	ln, err := listen()
@@ -167,17 +202,9 @@ func (l *Listener) AcceptConn() (c *Conn, err error) {
 	return c, err
 }
 
-func (l *Listener) raw(f func(fd int) error) error {
-	raw, err := l.sock.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control(raw, f)
-}
-
 // Control calls f with the descriptor, which f must not close.
 func (l *Listener) Control(f func(fd int) error) error {
-	return l.do(func() error { return l.raw(f) })
+	return l.do(func() error { return onDescriptor(l.sock, f) })
 }
 
 // closeSoon is how long Close of a Listener waits at most for what peers may have sent.
@@ -196,7 +223,7 @@ func (l *Listener) Close() error {
 		return l.sock.Close()
 	}
 	if !l.held {
-		_ = l.raw(stopListening)
+		_ = onDescriptor(l.sock, stopListening)
 	}
 	_ = l.sock.SetDeadline(time.Unix(1, 0))
 	closed := make(chan struct{})
@@ -211,7 +238,7 @@ func (l *Listener) Close() error {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.sock.Addr() }
 
-// File returns the file of a listener that Listen or Share has made, or nil if it has none.
+// File returns the file of a listener that ListenAs or Share has made, or nil if it has none.
 func File(ln net.Listener) os.FileInfo {
 	if l, ok := ln.(*Listener); ok {
 		return l.file
