@@ -70,3 +70,31 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	require.Equal(t, "STOPPING=1\nSTATUS=waiting for 0 connections", next())
 	require.Zero(t, p.status())
 }
+
+// A service manager that reads none of its messages does not keep the proxy from ending.
+func TestAServiceManagerThatDoesNotListen(t *testing.T) {
+	dir := shortDir(t)
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: dir + "/notify"})
+	require.NoError(t, err)
+	defer manager.Close()
+	file := dir + "/proxy.yaml"
+	require.NoError(t, os.WriteFile(file, []byte("maps:\n- listen: unix://"+dir+"/s\n  target: tcp://127.0.0.1:1\n"), 0o600))
+	p := start(t, programs+"/sdp-proxy", []string{"--config", file}, withEnv(fabric(t), "NOTIFY_SOCKET="+dir+"/notify", "WATCHDOG_USEC=2000"))
+	probe, err := net.Dial("unixgram", dir+"/notify")
+	require.NoError(t, err)
+	defer probe.Close()
+	raw, err := probe.(*net.UnixConn).SyscallConn()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(dir + "/s") // it listens, and so it has begun to tell
+		return err == nil
+	}, testTimeout, time.Millisecond)
+	for full := false; !full; { // beside its messages, until there is room for none
+		require.NoError(t, raw.Write(func(fd uintptr) bool {
+			full = syscall.Sendto(int(fd), []byte("probe"), syscall.MSG_DONTWAIT, nil) == syscall.EAGAIN
+			return true
+		}))
+	}
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.status())
+}

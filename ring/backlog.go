@@ -10,9 +10,8 @@ import (
 // order. Of a word of which only the latest value counts it keeps that one alone, at the
 // place where that was published: a word that is published again and again takes no more
 // memory. What came between an older value and that one arrives before both then. Nobody
-// needs the older one there: what announces a word follows each change, or is a doorbell,
-// which comes behind all that waits. What else is stored comes only once for each
-// connection and message. So a backlog is bounded by the words that the layers above have,
+// needs the older one there: what announces a word follows each change. What else is
+// stored comes only once for each connection and message. So a backlog is bounded by the words that the layers above have,
 // and by the one record that each connection may have begun: data asks for room first, see
 // [link.Frames].
 //

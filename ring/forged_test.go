@@ -131,7 +131,7 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 }
 
 // staleOpen has the first node of a line take an open in the name of a process that knows nothing of
-// it, and returns the tunnel that it makes for it, which has a peer, and has asked the process.
+// it, and returns the tunnel that it makes.
 func staleOpen(t *testing.T, r *router, from link.ID) *tunnel {
 	t.Helper()
 	const epoch = 9

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -9,18 +12,25 @@ import (
 )
 
 // notify tells the service manager something, by systemd's protocol sd_notify. It does nothing if there is no manager.
-func notify(state, format string, args ...any) {
-	_, _ = sd.SdNotify(false, state+"\n"+fmt.Sprintf(format, args...))
+// One that reads nothing keeps it for a second; sd.SdNotify would wait for ever.
+func notify(lines ...string) {
+	c, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = io.WriteString(c, strings.Join(lines, "\n"))
 }
 
-func notifyReady(maps int) { notify(sd.SdNotifyReady, "STATUS=serving %d maps", maps) }
+func notifyReady(maps int) { notify(sd.SdNotifyReady, fmt.Sprintf("STATUS=serving %d maps", maps)) }
 func notifyReloading() {
-	notify(sd.SdNotifyReloading, "%s", strings.TrimSpace(sd.SdNotifyMonotonicUsec()))
+	notify(sd.SdNotifyReloading, strings.TrimSpace(sd.SdNotifyMonotonicUsec()))
 }
 func notifyStopping(open int) {
-	notify(sd.SdNotifyStopping, "STATUS=waiting for %d connections", open)
+	notify(sd.SdNotifyStopping, fmt.Sprintf("STATUS=waiting for %d connections", open))
 }
-func notifyAlive() { _, _ = sd.SdNotify(false, sd.SdNotifyWatchdog) }
+func notifyAlive() { notify(sd.SdNotifyWatchdog) }
 
 // watchdog returns when to call notifyAlive. It is nil if the manager does not want that.
 func watchdog() <-chan time.Time {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -167,8 +166,13 @@ func (a *account) become() error {
 	if a == nil {
 		return nil
 	}
-	// Without root the first one fails, and so do the others.
-	err := cmp.Or(syscall.Setgroups(a.groups), syscall.Setresgid(a.gid, a.gid, a.gid), syscall.Setresuid(a.uid, a.uid, a.uid))
+	err := syscall.Setgroups(a.groups)
+	if err == nil {
+		err = syscall.Setresgid(a.gid, a.gid, a.gid)
+	}
+	if err == nil {
+		err = syscall.Setresuid(a.uid, a.uid, a.uid)
+	}
 	if err != nil {
 		return fmt.Errorf("--user: %w; it needs root", err)
 	}

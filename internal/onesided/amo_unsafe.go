@@ -50,7 +50,9 @@ func (c *Ctx) Fetch(op symheap.Op, o Object, i int, size uintptr, v, cond uint64
 	p, off := c.peer(o.Space, pe), o.at(i, size)
 	if base := p.base.Load(); base != nil {
 		old := symheap.Atomic(base, off, op, size, v, cond)
-		p.Stored()
+		if op != symheap.Fetch {
+			p.Stored()
+		}
 		return old
 	}
 	return c.fetchFar(op, p, off, size, v, cond)

@@ -86,8 +86,8 @@ type Many struct {
 	values []byte // for each element, a value instead of V; nil if V is for all
 }
 
-// NewMany returns the comparison of each element of an object here, unless skip has it, with the value of a condition, or, if
-// values are not nil, with one of its own. There are as many values. It panics if skip does not fit.
+// NewMany returns the comparison of each element of an object here, unless skip has it, with the value of a condition. If
+// values are not nil, it is with one of the element's own; there are as many values. It panics if skip does not fit.
 func NewMany(o Object, c Condition, skip []bool, values []byte) Many {
 	if skip != nil && len(skip) != o.N {
 		panic(fmt.Sprintf("shmem: %d elements to skip or not, of an object of %d", len(skip), o.N))

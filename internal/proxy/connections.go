@@ -27,9 +27,9 @@ type connections struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	freed  chan struct{} // wakes a client that waits
-	rate   *rate.Limiter // of new ones
 
 	mu      sync.Mutex
+	rate    *rate.Limiter   // of new ones; guarded by mu
 	expired int             // connections of turns below it are cut; guarded by mu
 	relays  map[*relay]bool // open ones; guarded by mu
 	pending int             // accepted ones whose target is being dialled; guarded by mu
@@ -51,10 +51,13 @@ func (m *Map) rate() rate.Limit {
 	return rate.Limit(m.MaxRate)
 }
 
-// limit has new connections keep to the rate of another map.
+// limit has new connections keep to the rate of another map. If that is another rate, it begins with all of a burst.
 func (c *connections) limit(m *Map) {
-	c.rate.SetLimit(m.rate())
-	c.rate.SetBurst(m.MaxRate)
+	c.mu.Lock()
+	if c.rate.Burst() != m.MaxRate {
+		c.rate = rate.NewLimiter(m.rate(), m.MaxRate)
+	}
+	c.mu.Unlock()
 	wake(c.freed)
 }
 

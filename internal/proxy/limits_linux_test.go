@@ -211,6 +211,23 @@ func TestClientsAreTurnedAway(t *testing.T) {
 	}
 }
 
+// A map without a rate that is given one lets as many in at once as one that had it from the beginning.
+func TestAMapThatIsGivenARateLetsABurstIn(t *testing.T) {
+	before, after := &Map{}, &Map{MaxRate: 5}
+	f := newForwarder(before, env{log: new(logLines).logger()})
+	defer f.conns.cancel()
+	admitted := func(m *Map) (cause string) { cause, _ = f.conns.admit(m); return cause }
+	require.Empty(t, admitted(before))
+	f.conns.limit(after)
+	for range after.MaxRate {
+		require.Empty(t, admitted(after))
+	}
+	f.conns.limit(before)
+	for range 100 {
+		require.Empty(t, admitted(before))
+	}
+}
+
 func TestClientsWaitForRoom(t *testing.T) {
 	e := newEnv(t)
 	m := Map{Listen: e.free(networkTCP), Targets: []Endpoint{e.names("a")}, MaxConnections: 1, WhenFull: letWait}

@@ -13,7 +13,11 @@ import (
 // up sets MTU and queue of a device, and has it up.
 func (d *device) up(mtu int) error {
 	link := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Index: d.index}}
-	return cmp.Or(netlink.LinkSetMTU(link, mtu), netlink.LinkSetTxQLen(link, ringPackets), netlink.LinkSetGSOMaxSize(link, maxMTU), netlink.LinkSetUp(link))
+	err := cmp.Or(netlink.LinkSetMTU(link, mtu), netlink.LinkSetTxQLen(link, ringPackets), netlink.LinkSetGSOMaxSize(link, maxMTU))
+	if err != nil {
+		return err // it stays down
+	}
+	return netlink.LinkSetUp(link)
 }
 
 // address gives a device an address, and says which one is at its other end.
