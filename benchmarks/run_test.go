@@ -12,7 +12,7 @@ import (
 func TestRunTakesSeveralCheckouts(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		cmd := exec.Command("./run", append(args, "-bench", "Crossover", "-benchtime=1x")...)
-		cmd.Env = append(os.Environ(), "OUT="+filepath.Join(t.TempDir(), "out"), "ROUNDS=2", "BENCHSTAT=echo")
+		cmd.Env = append(os.Environ(), "LC_ALL=C", "OUT="+filepath.Join(t.TempDir(), "out"), "ROUNDS=2", "BENCHSTAT=echo")
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
@@ -22,6 +22,10 @@ func TestRunTakesSeveralCheckouts(t *testing.T) {
 		"old=old.txt new=new.txt new2=new2.txt again=again.txt\n"
 	if err != nil || text != says {
 		t.Errorf("%v\n%s", err, text)
+	}
+	text, err = run("..", filepath.Join(t.TempDir(), "none"))
+	if err == nil || strings.Count(text, "\n") != 1 || !strings.Contains(text, "No such file or directory") {
+		t.Errorf("a checkout that is not there: %v\n%s", err, text)
 	}
 	if text, err := run(".."); err == nil || !strings.Contains(text, "run OLD NEW...") {
 		t.Errorf("%v\n%s", err, text)
