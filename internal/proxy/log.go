@@ -101,7 +101,11 @@ func (l *limiter) allow() (left int64, ok bool) {
 // reached, are left out if there are too many.
 func (j *journal) ended(e *lastLine) {
 	level, left := slog.LevelInfo, int64(0)
-	if limit := map[result]*limiter{refused: j.crowded, failed: j.limited}[e.result]; limit != nil {
+	if e.result == refused || e.result == failed {
+		limit := j.limited
+		if e.result == refused {
+			limit = j.crowded
+		}
 		level = slog.LevelWarn
 		var ok bool
 		if left, ok = limit.allow(); !ok {
