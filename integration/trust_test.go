@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ntbnet/ntbnet/bounce"
 	fabrics "github.com/ntbnet/ntbnet/internal/fabric"
@@ -65,7 +66,11 @@ func playChanger(p *self) error {
 		payload := <-c.payloads
 		payload.Write(0, bytes.Repeat([]byte{'b'}, changed))
 		payload.Publish64(0, 0x6262626262626262)
-		a.Pair.Peer().Order() // they are there
+		if frames := a.Pair.Peer().Frames(); frames != nil {
+			frames.Arrived(time.Minute)
+		} else {
+			a.Pair.Peer().Order()
+		}
 		p.printf("changed")
 		p.readLine()
 		a.Pair.Close()
