@@ -8,7 +8,8 @@ import (
 )
 
 // split is the part of a link's device that belongs to the neighbour's direct Peer:
-// the rest of the windows, and the doorbell bits above those of the lanes. Everything else passes through: a store is the device's store.
+// the rest of the windows, and the doorbell bits above those of the lanes. Everything else passes
+// through: a store is the device's store.
 type split struct {
 	ntb.Device
 	link   *Link

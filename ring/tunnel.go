@@ -35,9 +35,9 @@ type tunnel struct {
 	// router's, and not while an inbound's is held.
 	mu         lock.Mutex[lock.Tunnel]
 	arq        arq.End
-	late       backlog     // stores behind those that arq keeps
+	late       backlog     // stores for which arq has no room yet, in their order
 	writers    turnQueue   // those with data, that wait for room
-	deliveries []*delivery // the calls of Arrived that wait; those that are in frames come first
+	deliveries []*delivery // calls of Arrived that wait; first those whose stores are all in frames
 	nextHop    nextHop
 	timer      retransmitTimer // calls onRetransmitTimer
 	err        error           // why the link went down, if there is more to say; constant then

@@ -175,9 +175,8 @@ func (s *Sender) sent(f *Frame, now time.Time) {
 	}
 }
 
-// acknowledged handles an acknowledgement of all frames before next. It returns false if
-// that is for frames that were never sent. closed reports whether close is one of those that are
-// acknowledged.
+// acknowledged handles an acknowledgement of all frames before next. ok is false if some of those were never
+// sent. closed reports whether a close is among those that were.
 func (s *Sender) acknowledged(next uint32, now time.Time) (closed, ok bool) {
 	n := int(int32(next - s.base))
 	switch {

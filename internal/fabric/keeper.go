@@ -61,9 +61,9 @@ type linkEnd struct {
 type keeper struct {
 	mu        lock.Mutex[lock.Hosts]
 	links     []*linkEnd           // by wires, or to the owner; immutable
-	members   map[int]*linkEnd     // those that are up, by process; guarded by mu
-	processes map[link.ID]*linkEnd // that dials use; guarded by mu
-	making    map[target]*linkEnd  // for dials; guarded by mu
+	members   map[int]*linkEnd     // links to members that are up, by the process there; guarded by mu
+	processes map[link.ID]*linkEnd // links that dials use; guarded by mu
+	making    map[target]*linkEnd  // links that are being made for dials; guarded by mu
 	changed   chan struct{}        // closed and replaced at every change of a link but those to processes; guarded by mu
 	closed    bool                 // guarded by mu
 }

@@ -19,14 +19,15 @@ type try struct {
 
 func (t *try) up() bool { return t.state == [2]state{up, up} && !t.cut }
 
-// dialWorld is a world: two processes of a host, which dial each other. Their links are made once.
+// dialWorld is a world: two processes of a host, which dial each other. Their links are made once. What dials do is
+// modelled here; which state follows an event is state.after.
 type dialWorld struct {
 	fault fault
-	all   []*try
-	uses  [2]*try // the link of a process' dials
-	waits [2]bool // a dial waits for what it has begun
-	left  int     // how much may still be cut
-	dials int     // likewise, begin
+	all   []*try  // Links that were asked for.
+	uses  [2]*try // The link that a process' dials use.
+	waits [2]bool // A dial waits for what it has begun.
+	left  int     // So many links may still be cut.
+	dials int     // So many dials may still begin.
 	wrong string
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,6 +102,37 @@ func servedWaits(t *testing.T, threads *Threads) {
 		<-stored
 		require.LessOrEqual(t, polls, 2*firstPolls+3, "before it sleeps, and when it was woken")
 	}
+}
+
+// A fetch stores nothing, so it wakes no wait.
+func TestAFetchWakesNobody(t *testing.T) {
+	c, o := alone(t, false, nil)
+	s := o.Space
+	s.SetServed()
+	var looks atomic.Int32
+	ended := make(chan error)
+	go func() {
+		ended <- s.Wait(t.Context(), func() bool {
+			looks.Add(1)
+			return symheap.Load8(s.Heap().Base, o.Off) == 1
+		})
+	}()
+	const armed = 1 + firstPolls + 1 // looks until it sleeps
+	for looks.Load() < armed {
+		runtime.Gosched()
+	}
+	asleep := func() int {
+		s.sleepers.mu.Lock()
+		defer s.sleepers.mu.Unlock()
+		return len(s.sleepers.asleep)
+	}
+	var old uint64
+	require.Zero(t, c.Fetch(symheap.Fetch, o, 0, 8, 0, 0, 0))
+	c.FetchNBI(unsafe.Pointer(&old), symheap.Fetch, o, 0, 8, 0, 0, 0)
+	require.Zero(t, c.AtomicFetch(o, 0, 8, 0))
+	require.Equal(t, 1, asleep())
+	require.Zero(t, c.Fetch(symheap.Add, o, 0, 8, 1, 0, 0))
+	require.NoError(t, <-ended)
 }
 
 // A wait of a thread ends if a PE fails, whether that is before it sleeps or while it does, by its context, and by a store

@@ -96,7 +96,7 @@ type Ends struct {
 	// sockets, or nil for one that is. The fabric owns it.
 	Attach func(Wire) (ntb.Attachment, error)
 
-	ends map[string]end // those that options name, by the option's name
+	ends map[string]end // what wires are made of, by the option that says so
 }
 
 // setEnd sets what a wire is made of. which is a side, or in a mesh the neighbour's name.

@@ -44,11 +44,11 @@ type Spec struct {
 
 // Local has the options that each process chooses for itself.
 type Local struct {
-	Strict  bool          // network "tcp" does not use TCP to addresses in Names
-	Window  int           // 0 for the kind's default
-	Buffer  int           // 0 for the default
-	Spin    time.Duration // -1 for the default
-	DMAFrom int           // 0 to measure it
+	Strict  bool          // Network "tcp" does not use TCP to addresses in Names.
+	Window  int           // 0 is the kind's default.
+	Buffer  int           // 0 is the default.
+	Spin    time.Duration // -1 is the default.
+	DMAFrom int           // 0 measures it.
 }
 
 // Links has the options of the owner of a node's links, but for the number of nodes.

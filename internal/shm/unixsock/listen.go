@@ -108,8 +108,8 @@ func Share(ln net.Listener) (net.Listener, error) {
 // listener, that is removed first.
 func replaceStale(ctx context.Context, path string, listen func() (*Listener, error)) (*Listener, error) {
 	// Between the check of an old socket and its removal, another process may put its own
-	// there. That appears old until it listens. The lock excludes the processes that use it,
-	// which are those that call ListenAs.
+	// there. That appears old until it listens. All that call ListenAs in this directory take the lock,
+	// one at a time.
 	unlock := lockDirectory(filepath.Dir(path))
 	defer unlock()
 	ln, err := listen()
