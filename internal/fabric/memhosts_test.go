@@ -77,20 +77,23 @@ func TestANodeThatWasKilledHasASuccessorAtOnce(t *testing.T) {
 // The wait for a link ends at once when the fabric is closed. A dial that went on
 // waiting would spin.
 func TestADialInAClosedFabricEndsAtOnce(t *testing.T) {
-	done := make(chan error, 1)
-	go synctest.Test(t, func(t *testing.T) {
-		m := NewMemHosts(nil)
-		f := memNode(t, m, 1)
-		f.Close()
-		other, err := m.open(2, true) // runs, and accepts nothing
-		require.NoError(t, err)
-		defer other.close()
-		_, err = f.peer(context.Background(), 2, 0)
-		done <- err
-	})
+	ended := make(chan struct{}) // also the bubble, which may not outlive the test
+	var dialled error
+	go func() {
+		defer close(ended)
+		synctest.Test(t, func(t *testing.T) {
+			m := NewMemHosts(nil)
+			f := memNode(t, m, 1)
+			f.Close()
+			other, err := m.open(2, true) // runs, and accepts nothing
+			require.NoError(t, err)
+			defer other.close()
+			_, dialled = f.peer(context.Background(), 2, 0)
+		})
+	}()
 	select {
-	case err := <-done:
-		require.ErrorIs(t, err, ErrClosed)
+	case <-ended:
+		require.ErrorIs(t, dialled, ErrClosed)
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not end: the bubble's clock stands still while it spins")
 	}
