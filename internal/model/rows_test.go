@@ -228,7 +228,7 @@ func (r *rows) pe(w *world, spin string, pe, rounds int) error {
 	if err := world.Team().Barrier(ctx); err != nil {
 		return err
 	}
-	each := func(f func()) float64 {
+	mean := func(rounds int, f func()) float64 {
 		begin := time.Now()
 		for range rounds {
 			f()
@@ -236,7 +236,9 @@ func (r *rows) pe(w *world, spin string, pe, rounds int) error {
 		world.Ctx().Quiet()
 		return float64(time.Since(begin)) / 1e3 / float64(rounds)
 	}
-	barrier := each(func() { err = world.Team().Barrier(ctx) })
+	each := func(f func()) float64 { return mean(rounds, f) }
+	// At which polls the first and the last one end is chance, of which each has a hundredth.
+	barrier := mean(100, func() { err = world.Team().Barrier(ctx) })
 	if err != nil {
 		return err
 	}
