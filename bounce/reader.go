@@ -16,7 +16,7 @@ type reader struct {
 	control *control
 	state   *state
 
-	mu lock.Mutex[lock.Read] // held by a call, also while it waits
+	mu callLock[lock.Read] // held by a call, also while it waits
 	// mu guards the following.
 	rx        rx
 	revocable ntb.Revocable // the memory that is read, or nil if it stays; constant
@@ -251,10 +251,10 @@ func (r *reader) leave() (unread bool) {
 // takeMoves takes a move if no call is under way and the move is next. It is called as
 // [link.Notified] is, since the application may be idle.
 func (r *reader) takeMoves() {
-	if !r.mu.TryLock() {
+	if !r.mu.visit() {
 		return // the call that is under way takes it
 	}
-	defer r.mu.Unlock()
+	defer r.mu.leave()
 	if r.waiter.stop.Load()&(stopClosed|stopBroken) == 0 {
 		r.rx.takeMoves()
 	}
@@ -269,8 +269,8 @@ func (r *reader) shrink() bool {
 
 // bytesRead returns how much was read, if no call is under way that may read more.
 func (r *reader) bytesRead() (n uint64, known bool) {
-	if r.mu.TryLock() {
-		defer r.mu.Unlock()
+	if r.mu.visit() {
+		defer r.mu.leave()
 		return r.rx.st.bytes, true
 	}
 	return r.saved.load().bytes, r.waiter.parked.Load() // saved before it parked

@@ -3,7 +3,6 @@ package bounce
 import (
 	"reflect"
 	"runtime"
-	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/wait"
@@ -89,23 +88,17 @@ func (c *Pair) Stats() (s Stats) {
 	return s
 }
 
-// tryLocker is a half's lock.
-type tryLocker interface {
-	sync.Locker
-	TryLock() bool
-}
-
 // saveTries is how often a half's lock is tried for the sake of counters. Most calls
 // are over by then. A call that moves much is not waited for.
 const saveTries = 100
 
 // saveIfFree calls save with mu locked, unless a call has mu that may last long: one that
 // is parked, and has saved its counters, or a lease. Then busy reports true.
-func saveIfFree(mu tryLocker, busy func() bool, save func()) {
+func saveIfFree[C lock.Class](mu *callLock[C], busy func() bool, save func()) {
 	for range saveTries {
-		if mu.TryLock() {
+		if mu.visit() {
 			save()
-			mu.Unlock()
+			mu.leave()
 			return
 		}
 		if busy() {

@@ -26,7 +26,7 @@ func (c *Pair) WaitWrite() error { return c.failed(c.w.await()) }
 
 // tryRead is Pair.TryRead, likewise.
 func (r *reader) tryRead(p []byte) (int, error) {
-	if !r.mu.TryLock() {
+	if !r.mu.tryLock() {
 		return 0, syscall.EAGAIN
 	}
 	defer r.mu.Unlock()
@@ -35,7 +35,7 @@ func (r *reader) tryRead(p []byte) (int, error) {
 
 // tryWrite is Pair.TryWrite, likewise.
 func (w *writer) tryWrite(p []byte) (int, error) {
-	if !w.mu.TryLock() {
+	if !w.mu.tryLock() {
 		return 0, syscall.EAGAIN
 	}
 	defer w.mu.Unlock()

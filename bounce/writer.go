@@ -21,7 +21,7 @@ type writer struct {
 	limit atomic.Int64 // the new value for tx.max
 	bell  bell
 
-	mu lock.Mutex[lock.Write] // held by a call, also while it waits
+	mu callLock[lock.Write] // held by a call, also while it waits
 	// mu guards the following.
 	tx         sender
 	arms       uint32 // counts the arms
@@ -402,10 +402,10 @@ func (w *writer) takeCredit() (progress bool, err error) {
 // move goes on in the queue that was granted, if no call is under way, and notifies the
 // peer, whose application may be idle as well. It is called as [link.Notified] is.
 func (w *writer) move() error {
-	if w.grant() == 0 || !w.mu.TryLock() {
+	if w.grant() == 0 || !w.mu.visit() {
 		return nil // never granted, or a call that is under way takes the grant
 	}
-	defer w.mu.Unlock()
+	defer w.mu.leave()
 	if w.grant() == w.grantSeen || w.waiter.stop.Load()&^stopDeadline != 0 || w.finSent {
 		return nil
 	}

@@ -35,6 +35,7 @@ type (
 
 	// One peer: polling its words, and the two directions of a connection.
 	Poll  struct{}
+	Visit struct{}
 	Read  struct{}
 	Write struct{}
 	Grow  struct{}
@@ -101,9 +102,10 @@ func (Users) class() info         { return info{"sdp.Fabric", 12, true} }
 func (Hosts) class() info { return info{"fabric.keeper", 21, true} }
 
 func (Poll) class() info  { return info{"link.looks.mu", 30, false} }
-func (Read) class() info  { return info{"bounce.reader", 31, false} }
-func (Write) class() info { return info{"bounce.writer", 32, false} }
-func (Grow) class() info  { return info{"bounce.granter", 33, false} }
+func (Visit) class() info { return info{"bounce.callLock.visits", 31, false} }
+func (Read) class() info  { return info{"bounce.reader", 32, false} }
+func (Write) class() info { return info{"bounce.writer", 33, false} }
+func (Grow) class() info  { return info{"bounce.granter", 34, false} }
 
 func (Stack) class() info  { return info{"sdp.stack", 40, true} }
 func (Listen) class() info { return info{"listen.Table", 41, true} }

@@ -12,7 +12,7 @@ import (
 func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
 		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sets{}, Sleeper{},
-		DefaultFabric{}, Stacks{}, Users{}, Hosts{}, Poll{}, Read{}, Write{}, Grow{},
+		DefaultFabric{}, Stacks{}, Users{}, Hosts{}, Poll{}, Visit{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, StateWord{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{},
 		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Bytes{}, Attach{}, SendQueue{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},
 		Raw{}, DataArm{}, Counts{}, Queue{},
