@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/metrics"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,4 +125,20 @@ func TestADeviceIsConfigured(t *testing.T) {
 	n.Close()
 	require.NoError(t, Remove(c))
 	require.NoError(t, Remove(c))
+}
+
+// A device of which the kernel refuses the MTU stays down.
+func TestADeviceOfARefusedMTUStaysDown(t *testing.T) {
+	apart(t)
+	n, err := Open(testConfig())
+	require.NoError(t, err)
+	defer n.Close()
+	d := n.peers[2].dev
+	link, err := netlink.LinkByIndex(d.index)
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetDown(link))
+	require.ErrorIs(t, d.up(1), unix.EINVAL)
+	link, err = netlink.LinkByIndex(d.index)
+	require.NoError(t, err)
+	require.Zero(t, link.Attrs().Flags&net.FlagUp)
 }
