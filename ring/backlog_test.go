@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -77,10 +78,10 @@ func (t *tunnel) expects() uint32 {
 
 // frameFrom returns the next frame of the other end of a tunnel. It acknowledges
 // nothing.
-func (t *tunnel) frameFrom(body []byte) *frame {
-	return &frame{
-		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.far.index, epoch: t.epoch,
-		seq: t.expects(), ack: 1, length: uint32(len(body)),
+func (t *tunnel) frameFrom(body []byte) *frame.Header {
+	return &frame.Header{
+		Kind: frame.Data, Src: t.remote, Dst: t.router.node.id, To: t.index, From: t.far.index, Epoch: t.epoch,
+		Seq: t.expects(), Ack: 1, Length: uint32(len(body)),
 	}
 }
 

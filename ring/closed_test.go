@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -43,8 +44,8 @@ func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 	for a.unsent() < 2 {
 		a.Publish(0, 1, 8)
 	}
-	x := newAnswerer(a.router, linkKey{}, &frame{
-		src: a.remote, epoch: link.NewEpoch(), arg: uint32(a.router.opts.Window >> 10), ask: 16,
+	x := newAnswerer(a.router, linkKey{}, &frame.Header{
+		Src: a.remote, Epoch: link.NewEpoch(), Arg: uint32(a.router.opts.Window >> 10), Ask: 16,
 	})
 	a.router.tunnels.add(x)
 	x.reroute()

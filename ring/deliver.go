@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -12,25 +13,25 @@ import (
 // deliver takes a frame whose destination is this process, over a link. The caller takes
 // frames of an inLane, and has that lane's lock. It may be any goroutine that found room for
 // a head, and does not wait.
-func (r *router) deliver(from *inLane, f *frame, body []byte) {
-	if f.kind == frameOpen {
+func (r *router) deliver(from *inLane, f *frame.Header, body []byte) {
+	if f.Kind == frame.Open {
 		r.open(from.link.key(), f)
 		return
 	}
-	t := r.tunnels.get(f.to)
+	t := r.tunnels.get(f.To)
 	switch {
-	case t == nil || t.epoch != f.epoch:
-		r.drop(dropUnknownTunnel)
+	case t == nil || t.epoch != f.Epoch:
+		r.drop(frame.DropUnknownTunnel)
 		r.reset(f)
-	case t.remote != f.src:
-		r.drop(dropForged)
+	case t.remote != f.Src:
+		r.drop(frame.DropForged)
 		r.reset(f)
-	case f.kind == frameAccept:
+	case f.Kind == frame.Accept:
 		t.accepted(f)
-	case f.kind == frameReset:
+	case f.Kind == frame.Reset:
 		t.step(t.drop)
-	case f.kind == frameAck:
-		t.arrived(arq.Arrival{Kind: arq.Ack, Ack: f.ack})
+	case f.Kind == frame.Ack:
+		t.arrived(arq.Arrival{Kind: arq.Ack, Ack: f.Ack})
 	default:
 		if t.heard.Load() != from {
 			t.heard.Store(from)
@@ -40,7 +41,7 @@ func (r *router) deliver(from *inLane, f *frame, body []byte) {
 }
 
 // receive handles a frame in sequence.
-func (t *tunnel) receive(f *frame, body []byte) {
+func (t *tunnel) receive(f *frame.Header, body []byte) {
 	switch s := t.current(); {
 	case s == arq.Opening:
 		return // it comes again; the answer to open was lost or is late
@@ -54,7 +55,7 @@ func (t *tunnel) receive(f *frame, body []byte) {
 		t.step(func(time.Time) { t.broken(fmt.Errorf("%w: bad frame from %v", link.ErrProtocol, t.remote)) })
 		return
 	}
-	t.arrived(arq.Arrival{Kind: arq.Kind(f.kind), Ack: f.ack, Verdict: v, Expects: expects, Bytes: f.size(), Asks: f.ask != 0})
+	t.arrived(arq.Arrival{Kind: arq.Kind(f.Kind), Ack: f.Ack, Verdict: v, Expects: expects, Bytes: f.Size(), Asks: f.Ask != 0})
 }
 
 // arrived handles what a frame carries besides what it stores: acknowledgements, of ours and
@@ -95,7 +96,7 @@ const (
 )
 
 // open handles a frame by which another process asks for a tunnel, over a link.
-func (r *router) open(over linkKey, f *frame) {
+func (r *router) open(over linkKey, f *frame.Header) {
 	if t := r.admit(over, f); t != nil {
 		go r.answer(t)
 	}
@@ -104,23 +105,23 @@ func (r *router) open(over linkKey, f *frame) {
 // admit makes this end of a tunnel that another process asks for, over a link. If that is there,
 // it is answered again. admit returns nil then, and if there may be none. Otherwise the
 // caller calls answer.
-func (r *router) admit(over linkKey, f *frame) *tunnel {
-	if _, ok := f.window(); !ok || f.epoch == 0 || f.src.Host() == r.host {
-		r.drop(dropBadBody)
+func (r *router) admit(over linkKey, f *frame.Header) *tunnel {
+	if _, ok := f.Window(); !ok || f.Epoch == 0 || f.Src.Host() == r.host {
+		r.drop(frame.DropBadBody)
 		r.reset(f)
 		return nil
 	}
-	if t := r.tunnels.byEpoch(f.src, f.epoch); t != nil {
+	if t := r.tunnels.byEpoch(f.Src, f.Epoch); t != nil {
 		t.step(t.arq.OpenedAgain)
 		return nil
 	}
-	if !r.named(f.src) {
-		r.drop(dropStranger) // perhaps its link state has not come yet; the frame comes again
+	if !r.named(f.Src) {
+		r.drop(frame.DropStranger) // perhaps its link state has not come yet; the frame comes again
 		return nil
 	}
-	process, host, link := r.tunnels.askedBy(f.src, over)
+	process, host, link := r.tunnels.askedBy(f.Src, over)
 	if process >= maxTunnels || host >= maxHostTunnels || link >= maxLinkTunnels {
-		r.drop(dropTooMany)
+		r.drop(frame.DropTooMany)
 		r.reset(f)
 		return nil
 	}
@@ -129,7 +130,7 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 	defer r.mu.Unlock()
 	// This is checked again, since another worker may have a copy of the same frame, by
 	// another route. Two tunnels here would be one there.
-	if r.closed || r.tunnels.byEpoch(f.src, f.epoch) != nil {
+	if r.closed || r.tunnels.byEpoch(f.Src, f.Epoch) != nil {
 		return nil
 	}
 	r.tunnels.add(t)
@@ -138,10 +139,10 @@ func (r *router) admit(over linkKey, f *frame) *tunnel {
 }
 
 // accepted handles the answer to open.
-func (t *tunnel) accepted(f *frame) {
+func (t *tunnel) accepted(f *frame.Header) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := f.window(); !ok || t.arq.State() != arq.Opening {
+	if _, ok := f.Window(); !ok || t.arq.State() != arq.Opening {
 		return
 	}
 	t.meet(f)

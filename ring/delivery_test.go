@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -19,8 +20,8 @@ func newSilent(t *testing.T) *tunnel {
 	f := newPlainFabric(t, o)
 	f.agrees(t, 2, "at the beginning")
 	r := f.nodes[0].router
-	a := newAnswerer(r, linkKey{}, &frame{
-		src: link.MakeID(2, 9), epoch: link.NewEpoch(), arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
+	a := newAnswerer(r, linkKey{}, &frame.Header{
+		Src: link.MakeID(2, 9), Epoch: link.NewEpoch(), Arg: uint32(o.Window >> 10), Ask: uint32(o.Retention >> 10),
 	})
 	r.mu.Lock()
 	named := *r.linkStates[2]
@@ -66,11 +67,11 @@ func TestArrivedEndsWithAnAcknowledgement(t *testing.T) {
 // acknowledgeSome acknowledges n more of the frames that were sent, if there are as many.
 func (t *tunnel) acknowledgeSome(n int) {
 	f := t.frameFrom(nil)
-	f.kind = frameAck
+	f.Kind = frame.Ack
 	t.mu.Lock()
 	next := uint32(t.arq.Stats().Sent) + 1 // to be sent
 	waiting := t.arq.Kept() - t.arq.Unsent()
-	f.ack = next - uint32(waiting-min(n, waiting))
+	f.Ack = next - uint32(waiting-min(n, waiting))
 	t.mu.Unlock()
 	t.router.deliver(t.nextHop.link.in[0], f, nil)
 }

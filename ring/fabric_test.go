@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
@@ -212,7 +213,7 @@ func pairUpBy(t testing.TB, from, to *Node, epoch uint32) (x, y *tunnel) {
 }
 
 // openFrame returns the frame by which x asks for its other end.
-func (t *tunnel) openFrame() *frame {
+func (t *tunnel) openFrame() *frame.Header {
 	f := t.frame(&arq.Frame{Kind: arq.Open})
 	return &f
 }
@@ -222,8 +223,8 @@ func (t *tunnel) openFrame() *frame {
 func admitted(t testing.TB, r *router, x *tunnel) *tunnel {
 	t.Helper()
 	open := x.openFrame()
-	for end := time.Now().Add(60 * time.Second); !r.named(open.src); time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(end), "%v is not named", open.src)
+	for end := time.Now().Add(60 * time.Second); !r.named(open.Src); time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%v is not named", open.Src)
 	}
 	y := r.admit(linkKey{}, open)
 	require.NotNil(t, y)

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -12,13 +13,13 @@ import (
 
 // openAs returns an open frame of node src for node 1.1 of a fabric with windows of 1
 // MiB.
-func openAs(src link.ID, epoch uint32) *frame {
-	return &frame{kind: frameOpen, src: src, dst: link.MakeID(1, 1), from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+func openAs(src link.ID, epoch uint32) *frame.Header {
+	return &frame.Header{Kind: frame.Open, Src: src, Dst: link.MakeID(1, 1), From: 7, Epoch: epoch, Arg: 1 << 10, Ask: 16}
 }
 
 // admit has a frame that asks for a tunnel come over a link. If there is one then, it has no
 // peer.
-func admit(r *router, over linkKey, f *frame) {
+func admit(r *router, over linkKey, f *frame.Header) {
 	if r.admit(over, f) != nil {
 		r.node.wg.Done()
 	}
@@ -54,7 +55,7 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	}
 	require.Len(t, made, 3)
 	require.ElementsMatch(t, []link.ID{link.MakeID(2, 1), link.MakeID(2, 5), link.MakeID(2, 6)}, made)
-	require.EqualValues(t, 2*tries-3, r.drops[dropStranger].Load())
+	require.EqualValues(t, 2*tries-3, r.drops[frame.DropStranger].Load())
 }
 
 func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
@@ -205,10 +206,10 @@ func TestAFrameDoesNotGoRoundAndRound(t *testing.T) {
 		return in.frames
 	}
 	before := taken()
-	forge(t, f, frame{kind: frameAck, hops: 60000, src: link.MakeID(77, 1), dst: link.MakeID(88, 1)}, nil)
+	forge(t, f, frame.Header{Kind: frame.Ack, Hops: 60000, Src: link.MakeID(77, 1), Dst: link.MakeID(88, 1)}, nil)
 	require.Eventually(t, func() bool {
 		for _, n := range f.nodes {
-			if n.router.drops[dropHops].Load() > 0 {
+			if n.router.drops[frame.DropHops].Load() > 0 {
 				return true
 			}
 		}

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -57,22 +58,22 @@ func (in *inbound) close() {
 // take handles a frame in sequence. It returns what
 // became of the frame, and the sequence number that is expected next. ok is false if no
 // honest end could have sent the body.
-func (in *inbound) take(r *router, f *frame, body []byte) (v arq.Verdict, expects uint32, ok bool) {
+func (in *inbound) take(r *router, f *frame.Header, body []byte) (v arq.Verdict, expects uint32, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	v = in.recv.Judge(f.seq)
+	v = in.recv.Judge(f.Seq)
 	switch {
 	case v == arq.Duplicate:
-		r.drop(dropDuplicate)
+		r.drop(frame.DropDuplicate)
 	case v == arq.Gap:
-		r.drop(dropGap)
-	case f.kind == frameClose:
+		r.drop(frame.DropGap)
+	case f.Kind == frame.Close:
 		in.recv.Took()
 	case in.memory.in == nil:
-		r.drop(dropClosed)
+		r.drop(frame.DropClosed)
 		in.recv.Took()
 	case !in.memory.apply(body):
-		r.drop(dropBadBody)
+		r.drop(frame.DropBadBody)
 		return v, 0, false
 	default:
 		in.recv.Took()

@@ -3,13 +3,14 @@ package ring
 import (
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
 // ownOf returns a source of a relay that always has a frame without a body.
 func ownOf(m *relay) *greedy {
-	return &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	return &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
 }
 
 // takenAll has the right neighbour take all frames, and the lane look once.
@@ -35,8 +36,8 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	m := newOwner(t, o, 0)
 	defer m.close()
 	m.out.stall.watching = true // the clock has no part in it
-	m.f.dst = link.MakeID(4, 1)
-	m.f.encode(&m.header)
+	m.f.Dst = link.MakeID(4, 1)
+	m.f.Encode(&m.header)
 	m.out.want(ownOf(m)) // the lane is full
 	m.put()
 	m.in.drain()
@@ -48,7 +49,7 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	r.mu.Unlock()
 	r.version.Add(1)
 	m.in.drain()
-	require.EqualValues(t, 1, r.drops[dropNoLink].Load(), "there is no route any more")
+	require.EqualValues(t, 1, r.drops[frame.DropNoLink].Load(), "there is no route any more")
 	for range 10 {
 		sent := m.sent()
 		m.takenAll()
@@ -61,8 +62,8 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
 	for name, change := range map[string]func(m *relay){
 		"for this node": func(m *relay) {
-			m.f.dst = m.n.id
-			m.f.encode(&m.header)
+			m.f.Dst = m.n.id
+			m.f.Encode(&m.header)
 			m.from.Write(lanesAt+m.out.slotBytes()+8, m.header[8:])
 		},
 		"bad":        func(m *relay) { m.from.Publish64(lanesAt+m.out.slotBytes(), 2|0xff<<32) },
@@ -74,7 +75,7 @@ func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
 			m := newMiddle(t, o, 0)
 			defer m.close()
 			m.out.stall.watching = true
-			m.f.kind = frameAck
+			m.f.Kind = frame.Ack
 			m.out.want(ownOf(m))
 			m.put() // takes the last slot
 			m.put()
@@ -149,7 +150,7 @@ func TestTheMemoryOfALaneThatHasEndedIsNotLoaded(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	m.out.want(&greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}})
+	m.out.want(&greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}})
 	require.True(t, m.out.waits.Load())
 	m.out.close()
 	m.out.mine = nil

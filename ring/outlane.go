@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -65,7 +66,7 @@ type outLane struct {
 	arm     uint32       // last space arm published
 	armed   bool         // arm was published and no worker has looked since
 	rung    uint32       // the neighbour's data arm that was answered
-	header  [frameHeader]byte
+	header  [frame.HeaderBytes]byte
 	bulk    ntb.Bulk // how bodies are stored
 	stall   stall
 	stats   laneStats
@@ -212,11 +213,11 @@ func (o *outLane) pull(w waiter) {
 // forward puts in the head of a lane, which is f, if it is its turn. Otherwise the lane waits.
 // own means that the head is a member's, which counts as this process' own traffic. The caller
 // holds from.mu.
-func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result {
+func (o *outLane) forward(f *frame.Header, body []byte, from *inLane, own bool) result {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := waiter{lane: from}
-	if !own && o.free() > 0 && o.turns.pass(w, f.size()) {
+	if !own && o.free() > 0 && o.turns.pass(w, f.Size()) {
 		o.putForwarded(f, body)
 		return headWent
 	}
@@ -230,7 +231,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 			return headDown
 		case mine, from.final && !own && o.account.Room() > 0:
 			if mine {
-				o.turns.went(own, f.size(), false)
+				o.turns.went(own, f.Size(), false)
 			} else {
 				o.turns.leave(w)
 			}
@@ -261,17 +262,17 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 }
 
 // putForwarded is put for a frame that came over another link. The caller holds mu.
-func (o *outLane) putForwarded(f *frame, body []byte) {
+func (o *outLane) putForwarded(f *frame.Header, body []byte) {
 	o.put(f, body)
 	o.stats.fwdFrames++
-	o.stats.fwdBytes += uint64(f.size())
+	o.stats.fwdBytes += uint64(f.Size())
 }
 
 // put fills the next slot, which is free. The caller holds mu.
-func (o *outLane) put(f *frame, body []byte) {
+func (o *outLane) put(f *frame.Header, body []byte) {
 	at := int(o.hop%uint64(o.link.opts.Slots)) * o.slotBytes()
 	o.hop++
-	f.encode(&o.header)
+	f.Encode(&o.header)
 	o.link.raceRelease()
 	if o.queue.Kind() == ntb.WriteCombining {
 		// A full line is one packet. Until the frame is valid, its first word has another hop number.
@@ -280,10 +281,10 @@ func (o *outLane) put(f *frame, body []byte) {
 	} else {
 		o.queue.Write(at+8, o.header[8:])
 	}
-	if f.length > 0 {
-		o.bulk.Write(&o.queue, at+frameHeader, body[:f.length])
+	if f.Length > 0 {
+		o.bulk.Write(&o.queue, at+frame.HeaderBytes, body[:f.Length])
 	}
-	o.queue.Publish64(at, f.first(uint32(o.hop)))
+	o.queue.Publish64(at, f.First(uint32(o.hop)))
 	o.account.Produce(1)
 	// This pairs with inLane.sleep: either this side sees the arm, or the neighbour the
 	// frame (pair S6).

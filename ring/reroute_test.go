@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -66,16 +67,16 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 	advertise := func(host int, d Direction) {
 		r.mu.Lock()
 		was := r.linkStates[host]
-		fr := frame{
-			kind: frameLinkState, src: was.id, epoch: uint32(was.number + 1), seq: uint32((was.number + 1) >> 32),
-			states: uint32(stateUp) | uint32(stateUp)<<8, arg: was.links[Left], ask: was.links[Right],
+		fr := frame.Header{
+			Kind: frame.LinkState, Src: was.id, Epoch: uint32(was.number + 1), Seq: uint32((was.number + 1) >> 32),
+			States: uint32(stateUp) | uint32(stateUp)<<8, Arg: was.links[Left], Ask: was.links[Right],
 		}
 		r.mu.Unlock()
 		switch d {
 		case Left:
-			fr.arg++
+			fr.Arg++
 		case Right:
-			fr.ask++
+			fr.Ask++
 		}
 		r.receiveLinkState(from, &fr, nil)
 	}
@@ -149,7 +150,7 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	r.linkStates[4] = &linkState{id: link.MakeID(4, 1), number: 1}
 	r.mu.Unlock()
 	for epoch := uint32(1); epoch <= 300; epoch++ {
-		f := frame{kind: frameOpen, src: link.MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+		f := frame.Header{Kind: frame.Open, Src: link.MakeID(4, 1), Dst: n.id, From: 7, Epoch: epoch, Arg: 1 << 10, Ask: 16}
 		var wg sync.WaitGroup
 		var admitted atomic.Int32
 		for range 4 {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -26,7 +27,7 @@ type router struct {
 	sides [2]atomic.Pointer[Link]
 	// pollsBoth are set while the worker of a side's lane polls that of the other side as well.
 	pollsBoth [MaxLanes]atomic.Bool
-	drops     [numDrops]atomic.Uint64
+	drops     frame.Drops
 	// members are the links Down that are up; replaced under mu.
 	members atomic.Pointer[map[link.ID]*Link]
 	// version changes after links and link states have changed. Callers that cache a next
@@ -57,34 +58,7 @@ type routed struct {
 	tunnel *tunnel
 }
 
-// Reasons to drop a frame.
-type dropReason int
-
-const (
-	dropUnknownNode   dropReason = iota // for a process of this host that does not exist, or one of our own that came back
-	dropHops                            // went over too many links
-	dropNoLink                          // the next link is down
-	dropUnknownTunnel                   // for a tunnel that does not exist, or of another epoch
-	dropForged                          // for a tunnel that belongs to another process
-	dropDuplicate                       // came before
-	dropGap                             // one before it is missing
-	dropBadBody                         // entries outside of the window or of the body
-	dropClosed                          // for a tunnel that is closed here
-	dropTooMany                         // one process asks for too many tunnels
-	dropLinkState                       // a link state that no process may send
-	dropSource                          // a member sent it in the name of another
-	dropStopped                         // for a process that does not take frames, or through one
-	dropStranger                        // asks for a tunnel in the name of a process that no link state names
-	numDrops
-)
-
-var dropNames = [numDrops]string{
-	"unknown node", "too many hops", "no link", "unknown tunnel", "forged tunnel", "duplicate", "gap",
-	"bad body", "tunnel closed", "too many tunnels", "bad news", "forged source", "stopped",
-	"unknown source",
-}
-
-func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
+func (r *router) drop(why frame.Reason) { r.drops.Count(why) }
 
 func newRouter(n *Node, o Options) *router {
 	r := &router{

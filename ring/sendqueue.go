@@ -3,6 +3,7 @@ package ring
 import (
 	"slices"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
@@ -12,8 +13,8 @@ import (
 type sendQueue[T comparable] struct {
 	// Immutable.
 	link  *Link
-	most  int                                     // how many wait at the most; 0: any number
-	frame func(T) (f frame, body []byte, ok bool) // what is sent for a T, if anything is
+	most  int                                            // how many wait at the most; 0: any number
+	frame func(T) (f frame.Header, body []byte, ok bool) // what is sent for a T, if anything is
 
 	mu      lock.Mutex[lock.SendQueue]
 	pending []T  // in the order of asking, each once; guarded by mu
@@ -66,7 +67,7 @@ func (s *sendQueue[T]) send(o *outLane) (n int, more bool) {
 		f, body, ok := s.frame(v)
 		if ok {
 			o.put(&f, body)
-			return f.size(), more
+			return f.Size(), more
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func knowsAll(r *router, nodes int) bool {
 
 // asked returns a tunnel that host 1 has asked host 3 for, and the frame that asks,
 // which no node has seen yet.
-func asked(f *fabric) (*tunnel, *frame) {
+func asked(f *fabric) (*tunnel, *frame.Header) {
 	// A link state that came later would change the route, and so have everything
 	// sent again.
 	for _, n := range f.nodes {
@@ -100,9 +101,9 @@ func TestTheLinkStateOfAProcessWhoseClockWentBackCounts(t *testing.T) {
 	f := newFabric(t, small(3))
 	r := f.nodes[0].router
 	number := uint64(time.Now().Add(time.Hour).UnixNano())
-	r.receiveLinkState(r.sides[Left].Load(), &frame{
-		kind: frameLinkState, src: link.MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
-		states: uint32(stateDown) | uint32(stateDown)<<8,
+	r.receiveLinkState(r.sides[Left].Load(), &frame.Header{
+		Kind: frame.LinkState, Src: link.MakeID(2, 1), Epoch: uint32(number), Seq: uint32(number >> 32),
+		States: uint32(stateDown) | uint32(stateDown)<<8,
 	}, nil)
 	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
 		require.Eventually(t, func() bool {
@@ -142,7 +143,7 @@ func TestARequestThatOvertakesTheLinkStateIsTakenWhenThatComes(t *testing.T) {
 		_, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 		made <- err
 	}()
-	require.Eventually(t, func() bool { return r.drops[dropStranger].Load() >= 3 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.drops[frame.DropStranger].Load() >= 3 }, 60*time.Second, time.Millisecond)
 	select {
 	case err := <-made:
 		require.Fail(t, "it was not refused", "%v", err)
@@ -164,7 +165,7 @@ func TestAPeerIsMadeAlthoughNobodyWaitsAnyMore(t *testing.T) {
 		_, err := f.nodes[0].Peer(ctx, link.MakeID(3, 1))
 		made <- err
 	}()
-	require.Eventually(t, func() bool { return f.nodes[2].router.drops[dropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.nodes[2].router.drops[frame.DropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-made, context.Canceled)
 	remember()
@@ -184,7 +185,7 @@ func TestANodeThatIsClosedAsksNoMore(t *testing.T) {
 		_, err := f.nodes[0].Peer(context.Background(), link.MakeID(3, 1))
 		made <- err
 	}()
-	require.Eventually(t, func() bool { return f.nodes[2].router.drops[dropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.nodes[2].router.drops[frame.DropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
 	f.nodes[0].Close()
 	require.ErrorIs(t, <-made, link.ErrClosed)
 }

@@ -25,7 +25,7 @@ func (n *Node) Status() *status.Process {
 	r := n.router
 	s := &status.Process{
 		Node: n.id.Host(), Process: n.id.Process(), Topology: r.opts.Topology.String(), Nodes: r.opts.Hosts, Lanes: r.opts.Lanes,
-		Hosts: n.Hosts(), Drops: map[string]uint64{},
+		Hosts: n.Hosts(), Drops: r.drops.ByReason(),
 	}
 	r.mu.Lock()
 	links := slices.Collect(maps.Values(r.links))
@@ -34,11 +34,6 @@ func (n *Node) Status() *status.Process {
 		s.Links = append(s.Links, l.info())
 	}
 	slices.SortFunc(s.Links, func(a, b status.Link) int { return cmp.Or(a.To-b.To, a.Process-b.Process) })
-	for why := range r.drops {
-		if v := r.drops[why].Load(); v > 0 {
-			s.Drops[dropNames[why]] = v
-		}
-	}
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -90,7 +91,7 @@ func TestAMembersFrameIsKeptFromWhenCreditHasCome(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	own := &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
 	m.out.want(own) // until the lane is full; it waits from then on
 	m.out.stall.stopped = true
 	f := m.f

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -71,8 +72,8 @@ func newAsker(r *router, remote link.ID) *tunnel {
 
 // newAnswerer returns the end of a tunnel that another process has asked for over a link. asked
 // is the frame by which it did.
-func newAnswerer(r *router, over linkKey, asked *frame) *tunnel {
-	t := newTunnel(r, asked.src, asked.epoch)
+func newAnswerer(r *router, over linkKey, asked *frame.Header) *tunnel {
+	t := newTunnel(r, asked.Src, asked.Epoch)
 	t.over = &over
 	c := r.opts.arq()
 	c.AckAt = r.opts.ackAt(asked)
@@ -99,19 +100,12 @@ func (o *Options) arq() arq.Config {
 
 // ackAt returns how much is acknowledged at once when it is owed: a quarter of what either
 // end keeps. f is an open or an accept.
-func (o *Options) ackAt(f *frame) int { return min(o.Retention, int(f.ask)<<10) / 4 }
-
-// window returns the size of the other end's window, from an open or an accept. It returns
-// false if no process has such a window.
-func (f *frame) window() (n int, ok bool) {
-	n = int(f.arg) << 10
-	return n, n >= link.MinWindow && n <= 1<<30
-}
+func (o *Options) ackAt(f *frame.Header) int { return min(o.Retention, int(f.Ask)<<10) / 4 }
 
 // meet sets what an open or an accept has of the other end.
-func (t *tunnel) meet(f *frame) {
-	n, _ := f.window()
-	t.far = farEnd{index: f.from, out: ntb.SinkWindow(t, n)}
+func (t *tunnel) meet(f *frame.Header) {
+	n, _ := f.Window()
+	t.far = farEnd{index: f.From, out: ntb.SinkWindow(t, n)}
 }
 
 func (t *tunnel) current() arq.State { return arq.State(t.state.Load()) }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -13,8 +14,8 @@ import (
 // tunnelOverRelay returns a tunnel of a relay to a node behind its right neighbour.
 func tunnelOverRelay(m *relay) (x *tunnel, right *Link) {
 	r := m.n.router
-	x = newAnswerer(r, linkKey{Right, 0}, &frame{
-		src: link.MakeID(3, 1), epoch: 9, arg: uint32(m.o.Window >> 10), ask: uint32(m.o.Retention >> 10),
+	x = newAnswerer(r, linkKey{Right, 0}, &frame.Header{
+		Src: link.MakeID(3, 1), Epoch: 9, Arg: uint32(m.o.Window >> 10), Ask: uint32(m.o.Retention >> 10),
 	})
 	r.tunnels.add(x)
 	right = r.sides[Right].Load()
@@ -36,15 +37,15 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 	x, right := tunnelOverRelay(m)
 	x.Publish(0, 1, 8) // the first frame is accept
 	body := publishes([2]uint64{8, 7})
-	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.index, epoch: x.epoch, ack: 2, length: uint32(len(body)),
+	came := frame.Header{
+		Kind: frame.Data, Src: x.remote, Dst: m.n.id, To: x.index, Epoch: x.epoch, Ack: 2, Length: uint32(len(body)),
 	}
 	step := func() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
 		x.Publish(0, 2, 8)
-		came.seq++
+		came.Seq++
 		r.deliver(right.in[0], &came, body)
-		came.ack++
+		came.Ack++
 	}
 	step()
 	require.Zero(t, testing.AllocsPerRun(1000, step))
@@ -64,15 +65,15 @@ func BenchmarkTunnel(b *testing.B) {
 	defer m.close()
 	x, right := tunnelOverRelay(m)
 	body := publishes([2]uint64{8, 7})
-	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.index, epoch: x.epoch, ack: 1, length: uint32(len(body)),
+	came := frame.Header{
+		Kind: frame.Data, Src: x.remote, Dst: m.n.id, To: x.index, Epoch: x.epoch, Ack: 1, Length: uint32(len(body)),
 	}
 	for b.Loop() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
 		x.Publish(0, 2, 8)
-		came.seq++
+		came.Seq++
 		m.n.router.deliver(right.in[0], &came, body)
-		came.ack = uint32(x.arq.Stats().Sent) + 1
+		came.Ack = uint32(x.arq.Stats().Sent) + 1
 	}
 	x.step(x.drop)
 	x.Close()

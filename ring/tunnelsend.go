@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 )
 
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
@@ -62,7 +63,7 @@ func (t *tunnel) send(o *outLane) (n int, more bool) {
 	t.arq.Sent(&out, now)
 	t.push(now)
 	_, more = t.arq.Next(now)
-	return f.size(), more
+	return f.Size(), more
 }
 
 // step takes a step of arq, and sends what follows.
@@ -83,18 +84,18 @@ func (t *tunnel) push(now time.Time) {
 }
 
 // frame returns the header of a frame.
-func (t *tunnel) frame(out *arq.Frame) frame {
+func (t *tunnel) frame(out *arq.Frame) frame.Header {
 	r := t.router
-	f := frame{
-		kind: frameKind(out.Kind), src: r.node.id, dst: t.remote, hops: r.opts.mostHops(),
-		to: t.far.index, from: t.index, epoch: t.epoch,
-		seq: out.Seq, ack: out.Ack, length: uint32(len(out.Body)),
+	f := frame.Header{
+		Kind: frame.Kind(out.Kind), Src: r.node.id, Dst: t.remote, Hops: r.opts.mostHops(),
+		To: t.far.index, From: t.index, Epoch: t.epoch,
+		Seq: out.Seq, Ack: out.Ack, Length: uint32(len(out.Body)),
 	}
 	switch {
 	case out.Asks:
-		f.ask = 1
-	case f.kind == frameOpen || f.kind == frameAccept:
-		f.arg, f.ask = uint32(r.opts.Window>>10), uint32(r.opts.Retention>>10)
+		f.Ask = 1
+	case f.Kind == frame.Open || f.Kind == frame.Accept:
+		f.Arg, f.Ask = uint32(r.opts.Window>>10), uint32(r.opts.Retention>>10)
 	}
 	return f
 }

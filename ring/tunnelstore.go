@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
@@ -51,7 +52,7 @@ func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 		return 0
 	}
 	n = min(len(p), t.arq.Left()-entryHeader, maxEntryBytes)
-	b := t.arq.Extend(entryHeader + round8(n))
+	b := t.arq.Extend(entryHeader + frame.Round8(n))
 	putWord(b, entryWord(entryData, off, n))
 	copy(b[entryHeader:], p[:n])
 	clear(b[entryHeader+n:])

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
@@ -80,7 +81,7 @@ const (
 // entryFor returns how many bytes a frame must have left for an entry of a store of which n
 // bytes remain: room for all of them, or for a piece that is worth it.
 func (t *tunnel) entryFor(n int) int {
-	return min(t.router.opts.FrameBytes, entryHeader+min(minPiece, round8(n)))
+	return min(t.router.opts.FrameBytes, entryHeader+min(minPiece, frame.Round8(n)))
 }
 
 // spare returns how many bytes of the retention data leaves for words. The smallest
