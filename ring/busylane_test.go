@@ -116,7 +116,7 @@ func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 	leak.Check(t)
 	m := roomForEver(t)
 	e := ownOf(m)
-	ends(t, "want", func() { m.out.want(e) })
+	ends(t, "want", func() { m.out.Want(e) })
 	ends(t, "poll", m.out.poll)
 	ends(t, "poll, by another", m.out.poll)
 	ends(t, "that others go on", func() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,8 @@ type greedy struct {
 	sent int
 }
 
-func (g *greedy) send(o *outLane) (n int, more bool) {
-	o.put(&g.f, g.body)
+func (g *greedy) Send(o tunnel.Lane) (n int, more bool) {
+	o.Put(&g.f, g.body)
 	g.sent++
 	return g.f.Size(), true
 }
@@ -61,7 +62,7 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 				from.Publish64(at, far.First(hop))
 			}
 			l.in[0].drain()
-			r.out[0].want(own)
+			r.out[0].Want(own)
 			// Host 3 has taken some frames.
 			under := uint32(r.out[0].hop) - credit
 			require.Positive(t, under, "seed %d: nothing goes on", seed)
@@ -103,7 +104,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 				m.from.Publish32(laneSpaceArm, arm)
 			},
 			func() { m.in.drain(); m.in.pollOnward() },
-			func() { m.out.want(own) },
+			func() { m.out.Want(own) },
 			func() { // The neighbour behind takes some.
 				if n := rng.IntN(int(uint32(m.out.hop)-credit) + 1); n != 1 {
 					credit += uint32(n) // one slot alone is not enough for own traffic
@@ -142,7 +143,7 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	m.out.turns.lead = 1 // one byte ahead
 	m.in.mu.Lock()       // as drain does
 	m.in.draining.Store(true)
-	m.out.want(own)
+	m.out.Want(own)
 	require.Zero(t, own.sent)
 	m.in.draining.Store(false)
 	m.in.mu.Unlock()
@@ -154,7 +155,7 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	m.in.forwards.Store(false)                    // the last frame was for this node
 	m.in.mu.Lock()
 	m.in.draining.Store(true)
-	m.out.want(own)
+	m.out.Want(own)
 	m.in.draining.Store(false)
 	m.in.mu.Unlock()
 	require.Positive(t, own.sent)
@@ -168,7 +169,7 @@ func TestAMemberAndAnotherSourceShareALane(t *testing.T) {
 	m := newOwner(t, o, 0)
 	defer m.close()
 	m.out.stall.watching = true
-	m.out.want(ownOf(m))
+	m.out.Want(ownOf(m))
 	for range 1000 {
 		for m.hop < m.in.next.Load()+uint64(m.o.Slots)-1 {
 			m.put()

@@ -28,7 +28,7 @@ func admit(r *router, over linkKey, f *frame.Header) {
 // endAll ends a node's tunnels that have no peer.
 func endAll(r *router) {
 	for _, t := range r.tunnels.all() {
-		t.step(t.drop)
+		t.Drop()
 		t.Close()
 	}
 }
@@ -51,7 +51,7 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	}
 	var made []link.ID
 	for _, t := range r.tunnels.all() {
-		made = append(made, t.remote)
+		made = append(made, t.Remote)
 	}
 	require.Len(t, made, 3)
 	require.ElementsMatch(t, []link.ID{link.MakeID(2, 1), link.MakeID(2, 5), link.MakeID(2, 6)}, made)
@@ -120,7 +120,7 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
 	r.mu.Lock()
-	over := r.routed[p.ID()].tunnel
+	over := r.routed[p.ID()]
 	r.mu.Unlock()
 	require.NotNil(t, over)
 	p.Fail(link.ErrClosed)
@@ -133,17 +133,13 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 
 // staleOpen has the first node of a line take an open in the name of a process that knows nothing of
 // it, and returns the tunnel that it makes.
-func staleOpen(t *testing.T, r *router, from link.ID) *tunnel {
+func staleOpen(t *testing.T, r *router, from link.ID) *tunnelEnd {
 	t.Helper()
 	const epoch = 9
 	r.open(linkKey{Right, 0}, openAs(from, epoch))
 	stale := r.tunnels.byEpoch(from, epoch)
 	require.NotNil(t, stale)
-	require.Eventually(t, func() bool {
-		stale.mu.Lock()
-		defer stale.mu.Unlock()
-		return stale.arq.Kept() > 0
-	}, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return stale.kept() > 0 }, 60*time.Second, time.Millisecond)
 	return stale
 }
 
@@ -163,7 +159,7 @@ func TestAnOpenThatNobodyStandsByReplacesNoPeer(t *testing.T) {
 	goOn()
 	require.NoError(t, err)
 	require.True(t, p == now, "another peer takes its place")
-	ends(t, "the tunnel of the open", func() { <-stale.down })
+	ends(t, "the tunnel of the open", func() { <-stale.Down() })
 	now, err = f.nodes[0].Peer(within(t), id)
 	require.NoError(t, err)
 	require.True(t, p == now, "another peer takes its place")
@@ -183,7 +179,7 @@ func TestAnAskedTunnelWithoutAnAnswerEnds(t *testing.T) {
 		stale := staleOpen(t, r, silent)
 		begin := time.Now()
 		select {
-		case <-stale.down:
+		case <-stale.Down():
 		case <-time.After(time.Hour):
 			require.Fail(t, "it is there after an hour")
 		}

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -54,8 +56,8 @@ type single struct {
 	sent bool
 }
 
-func (s *single) send(o *outLane) (n int, more bool) {
-	o.put(s.f, s.body)
+func (s *single) Send(o tunnel.Lane) (n int, more bool) {
+	o.Put(s.f, s.body)
 	s.sent = true
 	return s.f.Size(), false
 }
@@ -63,7 +65,7 @@ func (s *single) send(o *outLane) (n int, more bool) {
 // inject puts a frame in if it may go at once, and reports whether it did.
 func (o *outLane) inject(f *frame.Header, body []byte) bool {
 	s := &single{f: f, body: body}
-	o.want(s)
+	o.Want(s)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turns.leave(waiter{source: s})
@@ -93,10 +95,8 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	a.settle()
 	require.Equal(t, uint64(1), ntb.Load64(b.Inbound(), 0))
 	tb := b
-	word := make([]byte, wordEntry)
-	putWord(word, entryWord(entryPublish, 64, 8))
-	putWord(word[8:], 99)
-	good := frame.Header{Kind: frame.Data, Hops: 3, Dst: link.MakeID(3, 1), To: tb.index, Epoch: tb.epoch, Seq: tb.expects()}
+	word := publishes([2]uint64{64, 99})
+	good := frame.Header{Kind: frame.Data, Hops: 3, Dst: link.MakeID(3, 1), To: tb.Index, Epoch: tb.Epoch, Seq: tb.Expects()}
 
 	// In its own name, for a tunnel that was not granted to it.
 	fr := good
@@ -104,10 +104,10 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], frame.DropForged)
 	// In the right name, with another epoch, and for a number that does not exist.
-	fr.Src, fr.Epoch = link.MakeID(1, 1), tb.epoch+1
+	fr.Src, fr.Epoch = link.MakeID(1, 1), tb.Epoch+1
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], frame.DropUnknownTunnel)
-	fr.Epoch, fr.To, fr.From = tb.epoch, 1<<31, 77 // otherwise the tunnel of the source would be reset
+	fr.Epoch, fr.To, fr.From = tb.Epoch, 1<<31, 77 // otherwise the tunnel of the source would be reset
 	forge(t, f, fr, word)
 	for f.nodes[2].router.drops[frame.DropUnknownTunnel].Load() < 2 {
 		time.Sleep(time.Millisecond)
@@ -126,8 +126,8 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 
 	// A forwarder can do what the source can, but not beyond the window.
 	fr = good
-	fr.Src, fr.Seq = link.MakeID(1, 1), tb.expects()
-	putWord(word, entryWord(entryPublish, len(b.Inbound()), 8))
+	fr.Src, fr.Seq = link.MakeID(1, 1), tb.Expects()
+	word = publishes([2]uint64{uint64(len(b.Inbound())), 99})
 	forge(t, f, fr, word)
 	dropsOf(t, f.nodes[2], frame.DropBadBody)
 	require.ErrorIs(t, b.ended(t), link.ErrProtocol)
@@ -150,7 +150,7 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 	defer b.Close()
 	tb := b
 	forge(t, f, frame.Header{
-		Kind: frame.Ack, Hops: 3, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), To: tb.index, Epoch: tb.epoch, Ack: 1000,
+		Kind: frame.Ack, Hops: 3, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), To: tb.Index, Epoch: tb.Epoch, Ack: 1000,
 	}, nil)
 	require.ErrorIs(t, b.ended(t), link.ErrProtocol)
 }
@@ -191,7 +191,7 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 	for range 1000 {
 		body := make([]byte, 8*rng.IntN(20))
 		for i := 0; i+8 <= len(body); i += 8 {
-			putWord(body[i:], rng.Uint64()>>rng.IntN(64))
+			binary.LittleEndian.PutUint64(body[i:], rng.Uint64()>>rng.IntN(64))
 		}
 		fr := frame.Header{
 			Kind: frame.Kind(1 + rng.IntN(int(frame.LinkState))), Hops: uint16(rng.IntN(5)),

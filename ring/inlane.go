@@ -333,9 +333,25 @@ func (l *inLane) close() {
 
 // sleep asks the neighbour to ring for the next frame, and reports whether there is none
 // yet. The worker calls it before it sleeps. The guard calls it because the neighbour has
-// rung for the previous arm. It pairs with outLane.put (pair S6).
+// rung for the previous arm. It pairs with outLane.Put (pair S6).
 func (l *inLane) sleep() bool {
 	l.arm.publish(&l.words)
 	link.BeforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
+}
+
+// dataArm is the data arm of a lane, at the neighbour. The word has one writer at a
+// time: the lane's worker, or the guard. The lane's own lock is not for that: it is held
+// while frames are taken.
+type dataArm struct {
+	mu lock.Mutex[lock.DataArm]
+	n  uint32 // published last; guarded by mu
+}
+
+// publish increments the arm, so that the neighbour rings for the next frame.
+func (a *dataArm) publish(words *ntb.Window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.n++
+	words.Publish32(laneDataArm, a.n)
 }

@@ -38,7 +38,7 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	m.out.stall.watching = true // the clock has no part in it
 	m.f.Dst = link.MakeID(4, 1)
 	m.f.Encode(&m.header)
-	m.out.want(ownOf(m)) // the lane is full
+	m.out.Want(ownOf(m)) // the lane is full
 	m.put()
 	m.in.drain()
 	w := waiter{lane: m.in}
@@ -76,7 +76,7 @@ func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
 			defer m.close()
 			m.out.stall.watching = true
 			m.f.Kind = frame.Ack
-			m.out.want(ownOf(m))
+			m.out.Want(ownOf(m))
 			m.put() // takes the last slot
 			m.put()
 			m.in.drain()
@@ -101,7 +101,7 @@ func TestALaneThatHasEndedKeepsNoSource(t *testing.T) {
 	m := newMiddle(t, o, 0)
 	defer m.close()
 	m.out.close()
-	m.out.want(ownOf(m))
+	m.out.Want(ownOf(m))
 	require.Empty(t, m.out.turns.own)
 }
 
@@ -112,14 +112,13 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	m.out.want(ownOf(m)) // the lane is full
+	m.out.Want(ownOf(m)) // the lane is full
 	x := newAsker(m.n.router, link.MakeID(3, 1))
 	m.n.router.tunnels.add(x)
-	x.nextHop.link = m.out.link
-	x.probe() // it sends what it has, which is open
-	w := waiter{source: x}
+	x.goes(m.out.link) // it sends what it has, which is open
+	w := waiter{source: x.Tunnel}
 	require.True(t, m.out.waiting(w))
-	x.step(x.drop) // as dial does
+	x.Drop() // as dial does
 	x.Close()
 	require.False(t, m.out.waiting(w))
 }
@@ -128,18 +127,18 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
 	m := newMiddle(t, small(3), 0)
 	defer m.close()
-	m.out.want(ownOf(m)) // the lane is full
+	m.out.Want(ownOf(m)) // the lane is full
 	x, right := tunnelOverRelay(m)
 	x.Publish(0, 1, 8)
-	w := waiter{source: x}
+	w := waiter{source: x.Tunnel}
 	require.True(t, m.out.waiting(w))
 	r := m.n.router
 	left := r.sides[Left].Load()
-	r.links[linkKey{Left, 0}] = left // the only one of which it knows
-	x.reroute()
-	require.Equal(t, left, x.nextHop.link)
+	r.links[left.key()] = left // the only one of which it knows
+	x.Reroute()
+	require.Equal(t, left, x.via.Load())
 	require.False(t, right.out[0].waiting(w))
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 }
 
@@ -150,7 +149,7 @@ func TestTheMemoryOfALaneThatHasEndedIsNotLoaded(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	m.out.want(&greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}})
+	m.out.Want(&greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}})
 	require.True(t, m.out.waits.Load())
 	m.out.close()
 	m.out.mine = nil

@@ -76,7 +76,7 @@ func known(t testing.TB, n *Node, id link.ID) {
 		if !slices.Contains(append(h.Members, h.Process), id.Process()) {
 			return false
 		}
-		l, _, _ := n.router.nextHopTo(id, 0)
+		l, _ := n.router.nextHopTo(id, 0)
 		return l != nil || id.Host() == n.ID().Host()
 	}, 60*time.Second, time.Millisecond)
 }
@@ -170,10 +170,8 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	tb := b
-	data := frame.Header{Kind: frame.Data, Hops: 9, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), To: tb.index, Epoch: tb.epoch, Seq: 1}
-	word := make([]byte, wordEntry)
-	putWord(word, entryWord(entryPublish, 64, 8))
-	putWord(word[8:], 99)
+	data := frame.Header{Kind: frame.Data, Hops: 9, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), To: tb.Index, Epoch: tb.Epoch, Seq: 1}
+	word := publishes([2]uint64{64, 99})
 	// In the name of another host, of its own owner, and of another member.
 	first(owner, frame.DropSource, func() { send(data, word) })
 	for i, src := range []link.ID{owner.ID(), good.ID()} {
@@ -216,7 +214,7 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	a, b := pairUp(t, f.nodes[0], m)
 	x, y := f.tunnels(t, 1, 3) // through the member's owner
 	defer func() {
-		for _, d := range []*tunnel{a, b, x, y} {
+		for _, d := range []*tunnelEnd{a, b, x, y} {
 			d.Close()
 		}
 	}()
@@ -254,7 +252,7 @@ func TestMembersDoNotStopTheRing(t *testing.T) {
 	for host := 1; host <= 3; host++ {
 		all = append(all, f.member(t, host, 2))
 	}
-	var devices []*tunnel
+	var devices []*tunnelEnd
 	for _, from := range all {
 		for _, to := range all {
 			if from.ID().Host() == to.ID().Host() {
@@ -384,10 +382,7 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	idle := func(n *Node) bool {
 		for _, tn := range n.router.tunnels.all() {
-			tn.mu.Lock()
-			kept := tn.arq.Kept()
-			tn.mu.Unlock()
-			if kept > 0 {
+			if tn.kept() > 0 {
 				return false
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,7 @@ import (
 // waiter takes. It has no workers.
 type waiting struct {
 	*relay
-	x        *tunnel
+	x        *tunnelEnd
 	left     *Link
 	sequence uint32
 }
@@ -37,11 +38,10 @@ func newWaitingWith(t *testing.T, o Options) *waiting {
 		Src: link.MakeID(1, 1), Epoch: 9, Arg: uint32(o.Window >> 10), Ask: uint32(o.Retention >> 10),
 	})
 	r.tunnels.add(w.x)
-	w.x.nextHop.link = w.left
-	w.x.via.Store(w.left)
+	w.x.goes(w.left)
 	w.x.heard.Store(m.in)
 	t.Cleanup(func() {
-		w.x.step(w.x.drop)
+		w.x.Drop()
 		w.x.Close()
 	})
 	return w
@@ -59,7 +59,7 @@ func (w *waiting) data(off, v uint64) {
 	body := publishes([2]uint64{off, v})
 	w.sequence++
 	w.f = frame.Header{
-		Kind: frame.Data, Src: w.x.remote, Dst: w.n.id, To: w.x.index, Epoch: w.x.epoch, Seq: w.sequence, Ack: 1,
+		Kind: frame.Data, Src: w.x.Remote, Dst: w.n.id, To: w.x.Index, Epoch: w.x.Epoch, Seq: w.sequence, Ack: 1,
 		Hops: 3, Length: uint32(len(body)),
 	}
 	at := lanesAt + int(w.hop%uint64(w.o.Slots))*(frame.HeaderBytes+w.o.FrameBytes)
@@ -387,12 +387,12 @@ type oneFrame struct {
 	sent bool
 }
 
-func (s *oneFrame) send(o *outLane) (int, bool) {
+func (s *oneFrame) Send(o tunnel.Lane) (int, bool) {
 	if s.sent {
 		return 0, false
 	}
 	s.sent = true
-	o.put(&s.f, nil)
+	o.Put(&s.f, nil)
 	return s.f.Size(), false
 }
 
@@ -411,7 +411,7 @@ func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 	w := newWaiting(t)
 	s := w.own()
 	w.in.mu.Lock() // as poll and pollForWorker
-	w.out.want(s)
+	w.out.Want(s)
 	w.in.mu.Unlock()
 	require.True(t, s.sent)
 
@@ -419,7 +419,7 @@ func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 	s = w.own()
 	w.in.mu.Lock() // as drain
 	w.in.draining.Store(true)
-	w.out.want(s)
+	w.out.Want(s)
 	require.False(t, s.sent)
 	w.in.draining.Store(false)
 	w.in.mu.Unlock()

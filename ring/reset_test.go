@@ -38,7 +38,7 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	next.resets = newResets(next)
 	r.links[linkKey{Right, 0}] = next
 	own := &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
-	m.out.want(own) // the lane is full, and it waits
+	m.out.Want(own) // the lane is full, and it waits
 	require.Equal(t, o.Slots-1, own.sent)
 	for range 3 { // sent again, of course
 		for number := range uint32(5) {
@@ -192,14 +192,9 @@ func TestATunnelInBackOffTriesAtOnceWhenALinkStateComes(t *testing.T) {
 	defer b.Close()
 	a.settle()
 	ta := a
-	kept := func() int {
-		ta.mu.Lock()
-		defer ta.mu.Unlock()
-		return ta.arq.Kept()
-	}
-	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ta.kept() == 0 }, 30*time.Second, time.Millisecond)
 	ta.losesForLong(time.Minute)
-	was := ta.beginnings()
+	was := ta.Stats().Restarts
 	r := f.nodes[0].router
 	r.mu.Lock()
 	n := *r.linkStates[3]
@@ -209,8 +204,8 @@ func TestATunnelInBackOffTriesAtOnceWhenALinkStateComes(t *testing.T) {
 		Kind: frame.LinkState, Src: n.id, Epoch: uint32(n.number), Seq: uint32(n.number >> 32),
 		States: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8, Arg: n.links[Left], Ask: n.links[Right],
 	}, nil)
-	require.Eventually(t, func() bool { return ta.beginnings() > was }, 30*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ta.Stats().Restarts > was }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ta.kept() == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // A node that asks for a tunnel knows of none. If there is one already, its other end

@@ -10,6 +10,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -35,14 +36,16 @@ type router struct {
 	version atomic.Uint32
 
 	mu         lock.Mutex[lock.Router]
-	links      map[linkKey]*Link   // guarded by mu
-	linkStates map[int]*linkState  // by host; guarded by mu
-	supersede  superseding         // guarded by mu
-	nextChange chan struct{}       // closed and replaced at the next change of links or link states; guarded by mu
-	closed     bool                // guarded by mu
-	asking     map[link.ID]*asking // peers being made here; guarded by mu
-	routed     map[link.ID]routed  // peers over tunnels; guarded by mu
+	links      map[linkKey]*Link      // guarded by mu
+	linkStates map[int]*linkState     // by host; guarded by mu
+	supersede  superseding            // guarded by mu
+	nextChange chan struct{}          // closed and replaced at the next change of links or link states; guarded by mu
+	closed     bool                   // guarded by mu
+	asking     map[link.ID]*asking    // peers being made here; guarded by mu
+	routed     map[link.ID]*tunnelEnd // with peers over them; guarded by mu
 	tunnels    tunnelTable
+
+	tunnelConfig tunnel.Config // immutable
 }
 
 // asking is a peer that makePeer makes.
@@ -52,19 +55,17 @@ type asking struct {
 	err  error
 }
 
-// routed is a peer over a tunnel.
-type routed struct {
-	peer   *link.Peer
-	tunnel *tunnel
-}
-
 func (r *router) drop(why frame.Reason) { r.drops.Count(why) }
 
 func newRouter(n *Node, o Options) *router {
 	r := &router{
 		node: n, opts: o, host: n.id.Host(),
 		links: map[linkKey]*Link{}, linkStates: map[int]*linkState{}, nextChange: make(chan struct{}),
-		asking: map[link.ID]*asking{}, routed: map[link.ID]routed{},
+		asking: map[link.ID]*asking{}, routed: map[link.ID]*tunnelEnd{},
+	}
+	r.tunnelConfig = tunnel.Config{
+		ID: n.id, FrameBytes: o.FrameBytes, Window: o.Window, Retention: o.Retention,
+		Hops: o.mostHops(), Drops: &r.drops, AfterFunc: time.AfterFunc,
 	}
 	r.asks, r.endAsks = context.WithCancel(context.Background())
 	r.tunnels.init()
@@ -233,10 +234,6 @@ func (r *router) changed(from *Link, hosts ...int) {
 		}
 	}
 	for _, t := range r.tunnels.all() {
-		t.requestReroute(slices.Contains(hosts, t.remote.Host()))
+		t.RequestReroute(slices.Contains(hosts, t.Remote.Host()))
 	}
 }
-
-// grace is how long a process may be unreachable before its tunnels go down. That
-// one link is mended and another is cut may become known in either order.
-const grace = time.Second

@@ -26,7 +26,7 @@ func knowsAll(r *router, nodes int) bool {
 
 // asked returns a tunnel that host 1 has asked host 3 for, and the frame that asks,
 // which no node has seen yet.
-func asked(f *fabric) (*tunnel, *frame.Header) {
+func asked(f *fabric) (*tunnelEnd, *frame.Header) {
 	// A link state that came later would change the route, and so have everything
 	// sent again.
 	for _, n := range f.nodes {
@@ -40,23 +40,19 @@ func asked(f *fabric) (*tunnel, *frame.Header) {
 	return x, x.openFrame()
 }
 
-// silenceAlarm has a tunnel send nothing again because it takes long.
-func (t *tunnel) silenceAlarm() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.timer.at = time.Unix(0, 0) // no other time is earlier
+// silenceAlarms has the tunnels that a node makes from then on send nothing again because it takes long.
+func (r *router) silenceAlarms() {
+	r.tunnelConfig.AfterFunc = func(d time.Duration, _ func()) *time.Timer { return time.AfterFunc(d, func() {}) }
 }
 
 // came waits until a tunnel has taken n frames, and requires that the other end has sent
 // each once.
-func came(t *testing.T, x, y *tunnel, n uint32) {
+func came(t *testing.T, x, y *tunnelEnd, n uint32) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); x.expects() != n+1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); x.Expects() != n+1; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end))
 	}
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	require.Zero(t, y.arq.Stats().Resent)
+	require.Zero(t, y.Stats().Resent)
 }
 
 // A link state comes while a tunnel is being made, and has a frame sent in it.
@@ -65,11 +61,11 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	f := newFabric(t, small(4))
 	r := f.nodes[2].router
 	x, open := asked(f)
+	r.silenceAlarms()
 	y := r.admit(linkKey{}, open)
 	defer r.node.wg.Done() // there is no peer
-	y.silenceAlarm()
-	y.reroute() // as router.changed does
-	y.probe()
+	y.Reroute()            // as router.changed does
+	y.Probe()
 	defer x.Close()
 	defer y.Close()
 	came(t, x, y, 1)
@@ -82,16 +78,14 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	f := newFabric(t, small(4))
 	r := f.nodes[2].router
 	x, open := asked(f)
+	r.silenceAlarms()
 	y := newAnswerer(r, linkKey{}, open)
-	y.silenceAlarm()
-	y.mu.Lock()
-	y.loseAll(time.Now()) // accept was sent, and has not come yet
-	y.mu.Unlock()
+	y.Step(loseAll) // accept was sent, and has not come yet
 	r.tunnels.add(y)
 	defer x.Close()
 	defer y.Close()
-	y.probe()
-	y.reroute()
+	y.Probe()
+	y.Reroute()
 	came(t, x, y, 1)
 }
 

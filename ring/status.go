@@ -40,7 +40,11 @@ func (n *Node) Status() *status.Process {
 // Tunnels returns the routed peers.
 func (n *Node) Tunnels() (all []TunnelInfo) {
 	for _, t := range n.router.tunnels.all() {
-		all = append(all, t.info())
+		i := TunnelInfo{Peer: t.Remote, State: t.State(), Lane: t.laneIndex(), Epoch: t.Epoch, Sent: t.Stats().Sent}
+		if l := t.via.Load(); l != nil {
+			i.Direction = l.direction.String()
+		}
+		all = append(all, i)
 	}
 	return all
 }
@@ -106,16 +110,6 @@ func (l *Link) info() status.Link {
 		i.Wakes += in.wakes.Load()
 		i.Rests += in.rests.Load()
 		i.Yields += in.yields.Load()
-	}
-	return i
-}
-
-func (t *tunnel) info() TunnelInfo {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i := TunnelInfo{Peer: t.remote, State: t.current(), Lane: t.laneIndex(), Epoch: t.epoch, Sent: t.arq.Stats().Sent}
-	if t.nextHop.link != nil {
-		i.Direction = t.nextHop.link.direction.String()
 	}
 	return i
 }

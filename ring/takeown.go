@@ -82,7 +82,7 @@ func (l *inLane) takeOwn() (took, left bool) {
 		return false, true
 	}
 	t := l.link.router.tunnels.get(f.To)
-	if t == nil || t.epoch != f.Epoch || t.remote != f.Src || t.via.Load() != l.link {
+	if t == nil || t.Epoch != f.Epoch || t.Remote != f.Src || t.via.Load() != l.link {
 		return false, true
 	}
 	body, there := l.body(slot)
@@ -94,17 +94,4 @@ func (l *inLane) takeOwn() (took, left bool) {
 	l.link.router.deliver(l, f, body)
 	l.release(next)
 	return true, false
-}
-
-// Poll implements link.Frames.
-func (t *tunnel) Poll() bool {
-	l := t.heard.Load()
-	return l != nil && l.poll()
-}
-
-// Rest implements link.Frames.
-func (t *tunnel) Rest() {
-	if l := t.heard.Load(); l != nil {
-		l.wakeWorker()
-	}
 }

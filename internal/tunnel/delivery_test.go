@@ -1,4 +1,4 @@
-package ring
+package tunnel
 
 import (
 	"math"
@@ -7,41 +7,21 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/frame"
-	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 
-// newSilent returns a tunnel of host 1 of a ring of two to a process of host 2 that does not
-// exist. Frames go there, and only the test sends any back.
-func newSilent(t *testing.T) *tunnel {
-	t.Helper()
-	o := small(2)
-	f := newPlainFabric(t, o)
-	f.agrees(t, 2, "at the beginning")
-	r := f.nodes[0].router
-	a := newAnswerer(r, linkKey{}, &frame.Header{
-		Src: link.MakeID(2, 9), Epoch: link.NewEpoch(), Arg: uint32(o.Window >> 10), Ask: uint32(o.Retention >> 10),
-	})
-	r.mu.Lock()
-	named := *r.linkStates[2]
-	named.members = []link.ID{a.remote}
-	r.linkStates[2] = &named
-	r.mu.Unlock()
-	r.tunnels.add(a)
-	a.reroute()
-	return a
-}
-
 // acknowledge acknowledges everything that was sent.
-func (t *tunnel) acknowledge() {
+func (t *Tunnel) acknowledge() {
 	t.acknowledgeSome(math.MaxInt)
 }
 
 // A peer that acknowledges everything holds nobody up, however much others store.
 func TestArrivedEndsWithAnAcknowledgement(t *testing.T) {
 	leak.Check(t)
-	a := newSilent(t)
+	a := newSilent(func(c *Config) { c.FrameBytes, c.Retention = 512, 16<<10 }, func() {})
+	defer a.Close()
+	defer a.Drop()
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	wg.Go(func() {
@@ -58,14 +38,14 @@ func TestArrivedEndsWithAnAcknowledgement(t *testing.T) {
 	})
 	defer wg.Wait()
 	defer close(stop)
-	ends(t, "Arrived", func() { a.Arrived(5 * time.Second) })
+	ends(t, func() { a.Arrived(5 * time.Second) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Empty(t, a.deliveries)
 }
 
 // acknowledgeSome acknowledges n more of the frames that were sent, if there are as many.
-func (t *tunnel) acknowledgeSome(n int) {
+func (t *Tunnel) acknowledgeSome(n int) {
 	f := t.frameFrom(nil)
 	f.Kind = frame.Ack
 	t.mu.Lock()
@@ -73,13 +53,15 @@ func (t *tunnel) acknowledgeSome(n int) {
 	waiting := t.arq.Kept() - t.arq.Unsent()
 	f.Ack = next - uint32(waiting-min(n, waiting))
 	t.mu.Unlock()
-	t.router.deliver(t.nextHop.link.in[0], f, nil)
+	t.Take(f, nil)
 }
 
 // One that acknowledges a little now and then keeps nobody for as long as it likes.
 func TestArrivedEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 	leak.Check(t)
-	a := newSilent(t)
+	a := newSilent(func(c *Config) { c.FrameBytes, c.Retention = 512, 16<<10 }, func() {})
+	defer a.Close()
+	defer a.Drop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	stop := make(chan struct{})
@@ -98,13 +80,13 @@ func TestArrivedEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 			}
 		}
 	})
-	ends(t, "Arrived", func() { a.Arrived(200 * time.Millisecond) })
+	ends(t, func() { a.Arrived(200 * time.Millisecond) })
 }
 
 // A wait that ended early is forgotten.
 func TestArrivedLeavesNothingBehind(t *testing.T) {
 	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
+	a, _, _ := stuckTunnels(t, func(*Config) {})
 	a.Publish(0, 1, 8)
 	for range 10 {
 		a.Arrived(time.Millisecond)
@@ -112,4 +94,16 @@ func TestArrivedLeavesNothingBehind(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Empty(t, a.deliveries)
+}
+
+// ends requires that f returns.
+func ends(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("Arrived has not ended within 30 s")
+	}
 }
