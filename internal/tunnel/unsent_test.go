@@ -229,6 +229,8 @@ func TestAWakeComesBehindWordsThatWereReplaced(t *testing.T) {
 	require.NotZero(t, late())
 	goOn()
 	require.NoError(t, b.Wait())
+	b.inbound.mu.Lock() // the rest of the frame has been stored
+	defer b.inbound.mu.Unlock()
 	require.EqualValues(t, 7, ntb.Load32(b.Inbound(), 128))
 	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 64))
 }
