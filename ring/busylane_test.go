@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -17,7 +18,7 @@ func flooded(t *testing.T, dst link.ID) (m *relay, l, r *Link) {
 	t.Helper()
 	o := small(3)
 	o.Topology = Line
-	refill := func(_ frame, sent bool) {
+	refill := func(_ frame.Header, sent bool) {
 		// The queue is full again as soon as a slot is free.
 		for !sent && m.hop < m.in.next.Load()+uint64(m.o.Slots)-1 {
 			m.put()
@@ -28,8 +29,8 @@ func flooded(t *testing.T, dst link.ID) (m *relay, l, r *Link) {
 		return &spied{near, &o, refill}, far
 	}, o, 0)
 	require.NoError(t, err)
-	m.f.kind, m.f.dst = frameAck, dst
-	m.f.encode(&m.header)
+	m.f.Kind, m.f.Dst = frame.Ack, dst
+	m.f.Encode(&m.header)
 	l, r = m.n.router.sides[Left].Load(), m.n.router.sides[Right].Load()
 	for range o.Slots {
 		m.put()
@@ -115,7 +116,7 @@ func TestALaneWithRoomForEverKeepsNobody(t *testing.T) {
 	leak.Check(t)
 	m := roomForEver(t)
 	e := ownOf(m)
-	ends(t, "want", func() { m.out.want(e) })
+	ends(t, "want", func() { m.out.Want(e) })
 	ends(t, "poll", m.out.poll)
 	ends(t, "poll, by another", m.out.poll)
 	ends(t, "that others go on", func() {

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -39,18 +40,18 @@ func TestEachHopSendsBeforeItHasReceivedTheEnd(t *testing.T) {
 	start := time.Now()
 	o := Options{Hosts: hosts, Topology: Line, Slots: 8} // less than a write takes
 	f := &fabric{t: t, o: o, cable: map[int]*Link{}}
-	var see [hosts + 1]func(f frame, sent bool)
+	var see [hosts + 1]func(f frame.Header, sent bool)
 	for host := 1; host <= hosts; host++ {
 		seen[host].seen = map[pass]bool{}
 		n := joined(t, link.MakeID(host, 1), o)
-		see[host] = func(f frame, sent bool) {
-			if f.kind != frameData || f.src.Host() != 1 || f.length < 1024 {
+		see[host] = func(f frame.Header, sent bool) {
+			if f.Kind != frame.Data || f.Src.Host() != 1 || f.Length < 1024 {
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			p, at := &seen[host], time.Since(start)
-			this := pass{f.seq, sent}
+			this := pass{f.Seq, sent}
 			if p.seen[this] {
 				return // on a slow machine frames are sent again
 			}

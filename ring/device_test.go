@@ -10,10 +10,10 @@ import (
 )
 
 // settle waits until the other end has what was stored.
-func (t *tunnel) settle() { t.Arrived(time.Minute) }
+func (t *tunnelEnd) settle() { t.Arrived(time.Minute) }
 
 // ended returns why a tunnel has ended.
-func (t *tunnel) ended(tb *testing.T) (err error) {
+func (t *tunnelEnd) ended(tb *testing.T) (err error) {
 	tb.Helper()
 	ends(tb, "the tunnel", func() {
 		for err == nil {
@@ -36,7 +36,7 @@ const (
 
 // overTunnel is a device whose stores are those of a tunnel. So the suite of bridges tries these.
 type overTunnel struct {
-	*tunnel
+	*tunnelEnd
 	in    []byte // the whole window, also after Close
 	size  int    // of the window, the page left out
 	page  ntb.Window
@@ -47,13 +47,13 @@ type overTunnel struct {
 }
 
 // asDevices returns devices over both ends of a tunnel.
-func asDevices(x, y *tunnel) (a, b ntb.Device) { return newOverTunnel(x), newOverTunnel(y) }
+func asDevices(x, y *tunnelEnd) (a, b ntb.Device) { return newOverTunnel(x), newOverTunnel(y) }
 
-func newOverTunnel(t *tunnel) *overTunnel {
+func newOverTunnel(t *tunnelEnd) *overTunnel {
 	size := len(t.Inbound()) - overPage
 	out := t.Outbound()
 	d := &overTunnel{
-		tunnel: t, in: t.Inbound(), size: size, page: out.Slice(size, overPage), reply: make(chan struct{}, 1),
+		tunnelEnd: t, in: t.Inbound(), size: size, page: out.Slice(size, overPage), reply: make(chan struct{}, 1),
 		order: make(chan uint32, 1), rings: make(chan uint32, 1),
 	}
 	d.order <- 0
@@ -70,7 +70,7 @@ func newOverTunnel(t *tunnel) *overTunnel {
 			select {
 			case <-asked:
 				d.page.Publish32(overReply, ntb.Load32(d.in, size+overAsk))
-			case <-t.down:
+			case <-t.Down():
 				return
 			}
 		}
@@ -80,7 +80,7 @@ func newOverTunnel(t *tunnel) *overTunnel {
 
 // on has a token put into c when a word of the page is published.
 func (d *overTunnel) on(off int, c chan struct{}) {
-	line := (d.size+off)/64 - d.inbound.first
+	line := (d.size+off)/64 - link.RegionLine(d.size+overPage)
 	d.Watch(&link.Watch{Lines: [2]int{line, line}, Wake: func() {
 		ntb.Fence()
 		select {
@@ -91,7 +91,7 @@ func (d *overTunnel) on(off int, c chan struct{}) {
 }
 
 func (d *overTunnel) Caps() ntb.Caps {
-	c := d.tunnel.Caps()
+	c := d.tunnelEnd.Caps()
 	c.Doorbells, c.Scratchpads = overBells, overSpads
 	return c
 }
@@ -101,7 +101,7 @@ func (d *overTunnel) Inbound() []byte {
 }
 
 func (d *overTunnel) Outbound() ntb.Window {
-	out := d.tunnel.Outbound()
+	out := d.tunnelEnd.Outbound()
 	return out.Part(0, d.size)
 }
 
@@ -126,14 +126,24 @@ func (d *overTunnel) RingDoorbell(bit int) {
 }
 
 func (d *overTunnel) WaitDoorbell(bit int) error {
-	if err := d.linkError(); err != nil {
+	if err := d.lost(); err != nil {
 		return err
 	}
 	select {
 	case <-d.bells[bit]:
-	case <-d.down:
+	case <-d.Down():
 	}
-	return d.linkError()
+	return d.lost()
+}
+
+// lost returns why the link is down, or nil.
+func (d *overTunnel) lost() error {
+	select {
+	case <-d.Down():
+		return d.Wait() // at once
+	default:
+		return nil
+	}
 }
 
 // Order implements ntb.Device, by a question that the other end answers.
@@ -144,7 +154,7 @@ func (d *overTunnel) Order() {
 	for d.LinkUp() && ntb.Load32(d.in, d.size+overReply) != n {
 		select {
 		case <-d.reply:
-		case <-d.down:
+		case <-d.Down():
 		}
 	}
 }
@@ -159,8 +169,10 @@ func (d *overTunnel) Reclaim(off, n int) error {
 
 // What is stored before a doorbell of another line is there when that has rung.
 func TestATunnelWakesWhatWaits(t *testing.T) {
-	a, b, goOn := stuckTunnels(t, func(*Options) {})
-	goOn()
+	o := small(2)
+	o.Topology = Line
+	a, b := newFabric(t, o).tunnels(t, 1, 2)
+	t.Cleanup(func() { a.Close(); b.Close() })
 	a.Store(128, []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	a.Wake(7, [2]int{64, 0})
 	require.NoError(t, b.Wait())

@@ -98,46 +98,22 @@
 //
 // # Tunnels
 //
-// A tunnel has four parts. [arq.End] is its handshake and its sender. The inbound part is what the
-// other end stores here, and takes each frame once, in order ([arq.Receiver]). The next hop is the
-// link that its frames take. The [link.Frames], which those above have, puts these together.
+// A tunnel is a [tunnel.Tunnel], for which this package finds the route and the lane.
 //
 // The inbound window of a routed peer is memory of this process, given to that one source. A frame may claim
 // any source, so only a process that a link state names gets such memory, and those of one host at
 // most 512. Link states, too, may be forged: over the link to one neighbour at most 1024 tunnels
 // come, in whatever names. With an Options.Window of 16 MiB and an Options.Retention of 2 MiB that
 // is 18 GiB of address space for each neighbour. The peers can have all of it touched.
-//
-// Its outbound window is an [ntb.Sink]. Stores are gathered in an open frame that is sent at
-// the next Publish, so a small message is one frame. All frames of a tunnel are in sequence.
-//
-// The source keeps frames until they are acknowledged ([Options.Retention]). No store waits for
-// room there, since the caller may hold locks that others need. Data asks for room first
-// ([link.Frames]). While the retention is full, or 16 frames wait for the lane, data waits
-// for its [link.Turn], where its deadline counts. Otherwise what is stored next, such as the peer's
-// credit, would be late by all that waits. Some room is left for words. Words that find no room
-// are kept aside and follow in their order. Of a word of which only the latest value counts, only
-// that value is kept. Data comes behind them. If more is kept aside than any honest peer could
-// cause, the tunnel ends.
-//
-// Everything that the other end stores passes through this process. So its arrival wakes the waiter
-// ([link.Watch]), which need not publish an arm first. Notifications always wake.
-//
-// What is published is sent, but has not arrived: it is in this process' memory or on the way. A
-// caller that must know calls Arrived. Node.Close waits up to 2 s until it has arrived.
+// Node.Close waits up to 2 s until what was stored there has arrived.
 //
 // # Failover
 //
-// When a tunnel's direction changes, everything that is kept is sent again in the new direction.
-// Late frames of the old one are duplicates. The queues of a cut link are never used again: a
-// mended link is a new device. Frames may be lost in a cut that no link state shows. They are sent
-// again when no acknowledgement comes.
+// The queues of a cut link are never used again: a mended link is a new device. Frames may be lost
+// in a cut that no link state shows.
 //
 // A process that is started again answers frames for its former tunnels with resets. Resets take turns
 // like all own frames, so they get through however busy the lanes are.
-//
-// The states of a tunnel are those of [arq.State]. The path is down in draining, when it was
-// disabled here, and in ended, until Close. It is closed in lingering, for 30 s at most, and in closed.
 //
 // Connections to a neighbour use its direct peer and end with that link. With [Options.Failover]
 // they use a tunnel as well, and survive the link.

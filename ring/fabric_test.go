@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbfault"
@@ -180,31 +181,34 @@ func within(t testing.TB) context.Context {
 }
 
 // tunnels makes the two ends of a tunnel from host a to host b, without peers.
-func (f *fabric) tunnels(t testing.TB, a, b int) (x, y *tunnel) {
+func (f *fabric) tunnels(t testing.TB, a, b int) (x, y *tunnelEnd) {
 	t.Helper()
 	return pairUp(t, f.nodes[a-1], f.nodes[b-1])
 }
 
 // pairUp makes the two ends of a tunnel between two nodes, without peers. Of two routes of the
 // same length it takes the one to the right of the lower host.
-func pairUp(t testing.TB, from, to *Node) (x, y *tunnel) {
+func pairUp(t testing.TB, from, to *Node) (x, y *tunnelEnd) {
 	t.Helper()
 	return pairUpBy(t, from, to, link.NewEpoch()>>1)
 }
 
 // pairUpBy is pairUp with an epoch, which chooses the route.
-func pairUpBy(t testing.TB, from, to *Node, epoch uint32) (x, y *tunnel) {
+func pairUpBy(t testing.TB, from, to *Node, epoch uint32) (x, y *tunnelEnd) {
 	t.Helper()
 	x = newAsker(from.router, to.id)
-	x.epoch = epoch
-	x.mu.Lock() // otherwise a link state that comes has it ask before it is admitted
+	x.Epoch = epoch
+	// Otherwise a link state that comes has it ask before it is admitted.
+	held, done := make(chan struct{}), make(chan struct{})
+	go x.Step(func(*arq.End, time.Time) { close(held); <-done })
+	<-held
 	from.router.tunnels.add(x)
 	y = admitted(t, to.router, x)
-	x.mu.Unlock()
-	y.reroute()
-	x.reroute()
+	close(done)
+	y.Reroute()
+	x.Reroute()
 	select {
-	case <-x.opened:
+	case <-x.Opened():
 	case <-time.After(60 * time.Second):
 		require.Fail(t, "it is not opened")
 	}
@@ -212,18 +216,21 @@ func pairUpBy(t testing.TB, from, to *Node, epoch uint32) (x, y *tunnel) {
 }
 
 // openFrame returns the frame by which x asks for its other end.
-func (t *tunnel) openFrame() *frame {
-	f := t.frame(&arq.Frame{Kind: arq.Open})
-	return &f
+func (t *tunnelEnd) openFrame() *frame.Header {
+	o := &t.router.opts
+	return &frame.Header{
+		Kind: frame.Open, Src: t.router.node.id, Dst: t.Remote, Hops: o.mostHops(), From: t.Index, Epoch: t.Epoch,
+		Arg: uint32(o.Window >> 10), Ask: uint32(o.Retention >> 10),
+	}
 }
 
 // admitted returns the other end of x, without a peer, as if the frame that asks for it had
 // come. What x sends itself comes later.
-func admitted(t testing.TB, r *router, x *tunnel) *tunnel {
+func admitted(t testing.TB, r *router, x *tunnelEnd) *tunnelEnd {
 	t.Helper()
 	open := x.openFrame()
-	for end := time.Now().Add(60 * time.Second); !r.named(open.src); time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(end), "%v is not named", open.src)
+	for end := time.Now().Add(60 * time.Second); !r.named(open.Src); time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%v is not named", open.Src)
 	}
 	y := r.admit(linkKey{}, open)
 	require.NotNil(t, y)

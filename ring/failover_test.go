@@ -47,7 +47,7 @@ func TestStreamGoesOnWhenLinksAreCutAndMended(t *testing.T) {
 	}
 	require.True(t, a.LinkUp())
 	once(t, a, b)
-	require.Positive(t, a.beginnings())
+	require.Positive(t, a.Stats().Restarts)
 	a.Close()
 	b.Close()
 }

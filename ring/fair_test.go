@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -14,15 +16,15 @@ import (
 
 // greedy is a source that always has a frame to send.
 type greedy struct {
-	f    frame
+	f    frame.Header
 	body []byte
 	sent int
 }
 
-func (g *greedy) send(o *outLane) (n int, more bool) {
-	o.put(&g.f, g.body)
+func (g *greedy) Send(o tunnel.Lane) (n int, more bool) {
+	o.Put(&g.f, g.body)
 	g.sent++
-	return g.f.size(), true
+	return g.f.Size(), true
 }
 
 // A lane that both own and forwarded traffic want all of is shared. The test plays the
@@ -46,21 +48,21 @@ func TestOwnAndForwardedTrafficShareALane(t *testing.T) {
 		n.router.sides[Right].Store(r)
 		from, to := left.Outbound(), right.Outbound()
 
-		own := &greedy{f: frame{kind: frameAck, src: n.id, dst: link.MakeID(3, 1), hops: 3}}
-		far := frame{kind: frameAck, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), hops: 3}
-		var b [frameHeader]byte
-		far.encode(&b)
+		own := &greedy{f: frame.Header{Kind: frame.Ack, Src: n.id, Dst: link.MakeID(3, 1), Hops: 3}}
+		far := frame.Header{Kind: frame.Ack, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), Hops: 3}
+		var b [frame.HeaderBytes]byte
+		far.Encode(&b)
 		var hop, credit uint32
 		for range 2000 {
 			// Host 1 has sent as much as it may. Host 2 looks.
 			for hop < ntb.Load32(left.Inbound(), laneCredit)+uint32(o.Slots) {
 				hop++
-				at := lanesAt + int((hop-1)%uint32(o.Slots))*(frameHeader+o.FrameBytes)
+				at := lanesAt + int((hop-1)%uint32(o.Slots))*(frame.HeaderBytes+o.FrameBytes)
 				from.Write(at+8, b[8:])
-				from.Publish64(at, far.first(hop))
+				from.Publish64(at, far.First(hop))
 			}
 			l.in[0].drain()
-			r.out[0].want(own)
+			r.out[0].Want(own)
 			// Host 3 has taken some frames.
 			under := uint32(r.out[0].hop) - credit
 			require.Positive(t, under, "seed %d: nothing goes on", seed)
@@ -91,7 +93,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 		length := func() int { return 8 * rng.IntN(o.FrameBytes/8+1) }
 		m := newMiddle(t, o, length())
 		body := make([]byte, o.FrameBytes)
-		own := &greedy{f: frame{kind: frameData, src: m.n.id, dst: link.MakeID(3, 1), hops: 3, length: uint32(length())}, body: body}
+		own := &greedy{f: frame.Header{Kind: frame.Data, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3, Length: uint32(length())}, body: body}
 		var credit, arm uint32
 		steps := []func(){
 			func() { // The neighbour before has more than there is room for.
@@ -102,7 +104,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 				m.from.Publish32(laneSpaceArm, arm)
 			},
 			func() { m.in.drain(); m.in.pollOnward() },
-			func() { m.out.want(own) },
+			func() { m.out.Want(own) },
 			func() { // The neighbour behind takes some.
 				if n := rng.IntN(int(uint32(m.out.hop)-credit) + 1); n != 1 {
 					credit += uint32(n) // one slot alone is not enough for own traffic
@@ -121,7 +123,7 @@ func TestOwnAndForwardedTrafficShareALaneWhoeverGetsToRun(t *testing.T) {
 		st := m.out.stats
 		all := st.ownBytes + st.fwdBytes
 		what := fmt.Sprintf("seed %d, %d slots, own frames of %d bytes, forwarded ones of %d: own %d, forwarded %d",
-			seed, o.Slots, own.f.size(), m.f.size(), st.ownBytes, st.fwdBytes)
+			seed, o.Slots, own.f.Size(), m.f.Size(), st.ownBytes, st.fwdBytes)
 		require.GreaterOrEqual(t, st.ownBytes*10, all*4, what)
 		require.GreaterOrEqual(t, st.fwdBytes*10, all*4, what)
 		m.close()
@@ -137,11 +139,11 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	defer m.close()
 	m.feed()
 	require.True(t, m.in.drain()) // a frame to be forwarded
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	own := &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
 	m.out.turns.lead = 1 // one byte ahead
 	m.in.mu.Lock()       // as drain does
 	m.in.draining.Store(true)
-	m.out.want(own)
+	m.out.Want(own)
 	require.Zero(t, own.sent)
 	m.in.draining.Store(false)
 	m.in.mu.Unlock()
@@ -153,7 +155,7 @@ func TestOwnTrafficWaitsForWhoForwards(t *testing.T) {
 	m.in.forwards.Store(false)                    // the last frame was for this node
 	m.in.mu.Lock()
 	m.in.draining.Store(true)
-	m.out.want(own)
+	m.out.Want(own)
 	m.in.draining.Store(false)
 	m.in.mu.Unlock()
 	require.Positive(t, own.sent)
@@ -167,7 +169,7 @@ func TestAMemberAndAnotherSourceShareALane(t *testing.T) {
 	m := newOwner(t, o, 0)
 	defer m.close()
 	m.out.stall.watching = true
-	m.out.want(ownOf(m))
+	m.out.Want(ownOf(m))
 	for range 1000 {
 		for m.hop < m.in.next.Load()+uint64(m.o.Slots)-1 {
 			m.put()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -96,7 +97,7 @@ func TestARefusedNeighbourThatChangesItsEpochKeepsNobody(t *testing.T) {
 	y.SetPeerSpad(linkLanesSpad, link.Version<<24|1)
 	y.SetPeerSpad(linkFrameSpad, 1)
 	y.SetPeerSpad(linkSizeSpad, 1)
-	y.SetPeerSpad(linkMagicSpad, linkMagic<<16|linkVersion)
+	y.SetPeerSpad(linkMagicSpad, linkMagic<<16|frame.Version)
 	ends(t, "Link", func() {
 		_, err := n.Link(context.Background(), &flips{Device: x, epoch: linkEpochSpad}, Right)
 		require.ErrorIs(t, err, ErrMismatch)

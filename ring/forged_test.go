@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -12,13 +13,13 @@ import (
 
 // openAs returns an open frame of node src for node 1.1 of a fabric with windows of 1
 // MiB.
-func openAs(src link.ID, epoch uint32) *frame {
-	return &frame{kind: frameOpen, src: src, dst: link.MakeID(1, 1), from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+func openAs(src link.ID, epoch uint32) *frame.Header {
+	return &frame.Header{Kind: frame.Open, Src: src, Dst: link.MakeID(1, 1), From: 7, Epoch: epoch, Arg: 1 << 10, Ask: 16}
 }
 
 // admit has a frame that asks for a tunnel come over a link. If there is one then, it has no
 // peer.
-func admit(r *router, over linkKey, f *frame) {
+func admit(r *router, over linkKey, f *frame.Header) {
 	if r.admit(over, f) != nil {
 		r.node.wg.Done()
 	}
@@ -27,7 +28,7 @@ func admit(r *router, over linkKey, f *frame) {
 // endAll ends a node's tunnels that have no peer.
 func endAll(r *router) {
 	for _, t := range r.tunnels.all() {
-		t.step(t.drop)
+		t.Drop()
 		t.Close()
 	}
 }
@@ -50,11 +51,11 @@ func TestANodeMakesNoTunnelsForProcessesThatAreNotThere(t *testing.T) {
 	}
 	var made []link.ID
 	for _, t := range r.tunnels.all() {
-		made = append(made, t.remote)
+		made = append(made, t.Remote)
 	}
 	require.Len(t, made, 3)
 	require.ElementsMatch(t, []link.ID{link.MakeID(2, 1), link.MakeID(2, 5), link.MakeID(2, 6)}, made)
-	require.EqualValues(t, 2*tries-3, r.drops[dropStranger].Load())
+	require.EqualValues(t, 2*tries-3, r.drops[frame.DropStranger].Load())
 }
 
 func TestTheTunnelsThatAHostAsksForAreNotTooMany(t *testing.T) {
@@ -119,7 +120,7 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
 	require.NoError(t, err)
 	r.mu.Lock()
-	over := r.routed[p.ID()].tunnel
+	over := r.routed[p.ID()]
 	r.mu.Unlock()
 	require.NotNil(t, over)
 	p.Fail(link.ErrClosed)
@@ -132,17 +133,13 @@ func TestAPeerThatHasEndedIsNotKept(t *testing.T) {
 
 // staleOpen has the first node of a line take an open in the name of a process that knows nothing of
 // it, and returns the tunnel that it makes.
-func staleOpen(t *testing.T, r *router, from link.ID) *tunnel {
+func staleOpen(t *testing.T, r *router, from link.ID) *tunnelEnd {
 	t.Helper()
 	const epoch = 9
 	r.open(linkKey{Right, 0}, openAs(from, epoch))
 	stale := r.tunnels.byEpoch(from, epoch)
 	require.NotNil(t, stale)
-	require.Eventually(t, func() bool {
-		stale.mu.Lock()
-		defer stale.mu.Unlock()
-		return stale.arq.Kept() > 0
-	}, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return stale.kept() > 0 }, 60*time.Second, time.Millisecond)
 	return stale
 }
 
@@ -162,7 +159,7 @@ func TestAnOpenThatNobodyStandsByReplacesNoPeer(t *testing.T) {
 	goOn()
 	require.NoError(t, err)
 	require.True(t, p == now, "another peer takes its place")
-	ends(t, "the tunnel of the open", func() { <-stale.down })
+	ends(t, "the tunnel of the open", func() { <-stale.Down() })
 	now, err = f.nodes[0].Peer(within(t), id)
 	require.NoError(t, err)
 	require.True(t, p == now, "another peer takes its place")
@@ -182,7 +179,7 @@ func TestAnAskedTunnelWithoutAnAnswerEnds(t *testing.T) {
 		stale := staleOpen(t, r, silent)
 		begin := time.Now()
 		select {
-		case <-stale.down:
+		case <-stale.Down():
 		case <-time.After(time.Hour):
 			require.Fail(t, "it is there after an hour")
 		}
@@ -205,10 +202,10 @@ func TestAFrameDoesNotGoRoundAndRound(t *testing.T) {
 		return in.frames
 	}
 	before := taken()
-	forge(t, f, frame{kind: frameAck, hops: 60000, src: link.MakeID(77, 1), dst: link.MakeID(88, 1)}, nil)
+	forge(t, f, frame.Header{Kind: frame.Ack, Hops: 60000, Src: link.MakeID(77, 1), Dst: link.MakeID(88, 1)}, nil)
 	require.Eventually(t, func() bool {
 		for _, n := range f.nodes {
-			if n.router.drops[dropHops].Load() > 0 {
+			if n.router.drops[frame.DropHops].Load() > 0 {
 				return true
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -85,7 +86,7 @@ func BenchmarkForward(b *testing.B) {
 func BenchmarkPlainCopy(b *testing.B) {
 	for _, n := range []int{64, 4096, 64 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			slot := frameHeader + DefaultFrame
+			slot := frame.HeaderBytes + DefaultFrame
 			from, to := ntb.AlignedBytes(DefaultSlots*slot), ntb.AlignedBytes(DefaultSlots*slot)
 			b.SetBytes(int64(n))
 			i := 0

@@ -99,7 +99,7 @@ func TestAPeerEndsWhoseAskerHasGivenUp(t *testing.T) {
 	f := newFabric(t, small(4))
 	x, open := asked(f)
 	r := f.nodes[2].router
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 	r.open(linkKey{}, open)
 	require.Eventually(t, func() bool { return len(r.tunnels.all()) == 0 }, 60*time.Second, time.Millisecond)

@@ -1,14 +1,17 @@
 package ring
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/internal/testing/ntbtest"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -39,30 +42,30 @@ func (o Options) lanesBytesForTest() int {
 }
 
 // dropsOf waits until a node has dropped a frame for a reason.
-func dropsOf(t *testing.T, n *Node, why dropReason) {
+func dropsOf(t *testing.T, n *Node, why frame.Reason) {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); n.router.drops[why].Load() == 0; time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(end), "no frame dropped: %s", dropNames[why])
+		require.True(t, time.Now().Before(end), "no frame dropped: %v", why)
 	}
 }
 
 // single is a source of one frame.
 type single struct {
-	f    *frame
+	f    *frame.Header
 	body []byte
 	sent bool
 }
 
-func (s *single) send(o *outLane) (n int, more bool) {
-	o.put(s.f, s.body)
+func (s *single) Send(o tunnel.Lane) (n int, more bool) {
+	o.Put(s.f, s.body)
 	s.sent = true
-	return s.f.size(), false
+	return s.f.Size(), false
 }
 
 // inject puts a frame in if it may go at once, and reports whether it did.
-func (o *outLane) inject(f *frame, body []byte) bool {
+func (o *outLane) inject(f *frame.Header, body []byte) bool {
 	s := &single{f: f, body: body}
-	o.want(s)
+	o.Want(s)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turns.leave(waiter{source: s})
@@ -70,9 +73,9 @@ func (o *outLane) inject(f *frame, body []byte) bool {
 }
 
 // forge has host 2 of a line of three put a forged frame into its link to 3.
-func forge(t *testing.T, f *fabric, fr frame, body []byte) {
+func forge(t *testing.T, f *fabric, fr frame.Header, body []byte) {
 	t.Helper()
-	fr.length = uint32(len(body))
+	fr.Length = uint32(len(body))
 	o := f.nodes[1].router.sides[Right].Load().out[0]
 	for !o.inject(&fr, body) {
 		time.Sleep(time.Millisecond)
@@ -92,32 +95,30 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 	a.settle()
 	require.Equal(t, uint64(1), ntb.Load64(b.Inbound(), 0))
 	tb := b
-	word := make([]byte, wordEntry)
-	putWord(word, entryWord(entryPublish, 64, 8))
-	putWord(word[8:], 99)
-	good := frame{kind: frameData, hops: 3, dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: tb.expects()}
+	word := publishes([2]uint64{64, 99})
+	good := frame.Header{Kind: frame.Data, Hops: 3, Dst: link.MakeID(3, 1), To: tb.Index, Epoch: tb.Epoch, Seq: tb.Expects()}
 
 	// In its own name, for a tunnel that was not granted to it.
 	fr := good
-	fr.src = link.MakeID(2, 1)
+	fr.Src = link.MakeID(2, 1)
 	forge(t, f, fr, word)
-	dropsOf(t, f.nodes[2], dropForged)
+	dropsOf(t, f.nodes[2], frame.DropForged)
 	// In the right name, with another epoch, and for a number that does not exist.
-	fr.src, fr.epoch = link.MakeID(1, 1), tb.epoch+1
+	fr.Src, fr.Epoch = link.MakeID(1, 1), tb.Epoch+1
 	forge(t, f, fr, word)
-	dropsOf(t, f.nodes[2], dropUnknownTunnel)
-	fr.epoch, fr.to, fr.from = tb.epoch, 1<<31, 77 // otherwise the tunnel of the source would be reset
+	dropsOf(t, f.nodes[2], frame.DropUnknownTunnel)
+	fr.Epoch, fr.To, fr.From = tb.Epoch, 1<<31, 77 // otherwise the tunnel of the source would be reset
 	forge(t, f, fr, word)
-	for f.nodes[2].router.drops[dropUnknownTunnel].Load() < 2 {
+	for f.nodes[2].router.drops[frame.DropUnknownTunnel].Load() < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	// For a process that does not exist, and with too many hops.
-	fr.dst = link.MakeID(3, 9)
+	fr.Dst = link.MakeID(3, 9)
 	forge(t, f, fr, word)
-	dropsOf(t, f.nodes[2], dropUnknownNode)
+	dropsOf(t, f.nodes[2], frame.DropUnknownNode)
 	// The link state of a host that does not exist.
-	forge(t, f, frame{kind: frameLinkState, src: link.MakeID(77, 1), seq: 1 << 31}, nil)
-	dropsOf(t, f.nodes[2], dropLinkState)
+	forge(t, f, frame.Header{Kind: frame.LinkState, Src: link.MakeID(77, 1), Seq: 1 << 31}, nil)
+	dropsOf(t, f.nodes[2], frame.DropLinkState)
 
 	a.settle()
 	require.Zero(t, ntb.Load64(b.Inbound(), 64))
@@ -125,10 +126,10 @@ func TestForgedFramesAreDroppedAndReset(t *testing.T) {
 
 	// A forwarder can do what the source can, but not beyond the window.
 	fr = good
-	fr.src, fr.seq = link.MakeID(1, 1), tb.expects()
-	putWord(word, entryWord(entryPublish, len(b.Inbound()), 8))
+	fr.Src, fr.Seq = link.MakeID(1, 1), tb.Expects()
+	word = publishes([2]uint64{uint64(len(b.Inbound())), 99})
 	forge(t, f, fr, word)
-	dropsOf(t, f.nodes[2], dropBadBody)
+	dropsOf(t, f.nodes[2], frame.DropBadBody)
 	require.ErrorIs(t, b.ended(t), link.ErrProtocol)
 	for a.LinkUp() {
 		time.Sleep(time.Millisecond)
@@ -148,8 +149,8 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	tb := b
-	forge(t, f, frame{
-		kind: frameAck, hops: 3, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, ack: 1000,
+	forge(t, f, frame.Header{
+		Kind: frame.Ack, Hops: 3, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), To: tb.Index, Epoch: tb.Epoch, Ack: 1000,
 	}, nil)
 	require.ErrorIs(t, b.ended(t), link.ErrProtocol)
 }
@@ -157,8 +158,8 @@ func TestAcknowledgementOfWhatWasNotSentEndsTheTunnel(t *testing.T) {
 func TestBadSlotTakesTheLinkDown(t *testing.T) {
 	leak.Check(t)
 	for text, first := range map[string]uint64{
-		"bad frame 0x": 1 | 99<<32 | linkVersion<<40,
-		fmt.Sprintf("a frame of version 7, the link has %d", linkVersion): 1 | uint64(frameAck)<<32 | 7<<40,
+		"bad frame 0x": 1 | 99<<32 | frame.Version<<40,
+		fmt.Sprintf("a frame of version 7, the link has %d", frame.Version): 1 | uint64(frame.Ack)<<32 | 7<<40,
 	} {
 		o := small(3)
 		f := newPlainFabric(t, o)
@@ -190,15 +191,15 @@ func TestRandomFramesDoNoHarm(t *testing.T) {
 	for range 1000 {
 		body := make([]byte, 8*rng.IntN(20))
 		for i := 0; i+8 <= len(body); i += 8 {
-			putWord(body[i:], rng.Uint64()>>rng.IntN(64))
+			binary.LittleEndian.PutUint64(body[i:], rng.Uint64()>>rng.IntN(64))
 		}
-		fr := frame{
-			kind: frameKind(1 + rng.IntN(int(frameLinkState))), hops: uint16(rng.IntN(5)),
-			src: link.MakeID(rng.IntN(5), rng.IntN(3)), dst: link.MakeID(rng.IntN(5), rng.IntN(3)),
-			to: uint32(rng.IntN(3)), from: uint32(rng.IntN(3)), epoch: rng.Uint32(), seq: uint32(rng.IntN(3)),
-			ack: uint32(rng.IntN(3)), states: rng.Uint32(), arg: uint32(rng.IntN(1000)), ask: rng.Uint32(),
+		fr := frame.Header{
+			Kind: frame.Kind(1 + rng.IntN(int(frame.LinkState))), Hops: uint16(rng.IntN(5)),
+			Src: link.MakeID(rng.IntN(5), rng.IntN(3)), Dst: link.MakeID(rng.IntN(5), rng.IntN(3)),
+			To: uint32(rng.IntN(3)), From: uint32(rng.IntN(3)), Epoch: rng.Uint32(), Seq: uint32(rng.IntN(3)),
+			Ack: uint32(rng.IntN(3)), States: rng.Uint32(), Arg: uint32(rng.IntN(1000)), Ask: rng.Uint32(),
 		}
-		if fr.kind == frameOpen || fr.kind == frameLinkState {
+		if fr.Kind == frame.Open || fr.Kind == frame.LinkState {
 			continue // a neighbour may send it
 		}
 		forge(t, f, fr, body)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -36,7 +37,7 @@ type inLane struct {
 	closed   bool            // the windows may be gone
 	final    bool            // the link is down: frames that cannot go on at once are dropped
 	answered uint32          // the neighbour's space arm that was answered
-	frame    frame           // header of the head
+	frame    frame.Header    // header of the head
 	copied   []byte          // of the head's body, where the queue's memory can go
 	waits    *outLane        // where the head waits for its turn, or nil
 	cached   [2]nextHopCache // by the route that the tunnel takes of two equal ones
@@ -71,7 +72,7 @@ type expectedFrames struct {
 
 // slot returns the slot of the expected frame with number next.
 func (l *inLane) slot(next uint64) []byte {
-	size := frameHeader + l.link.opts.FrameBytes
+	size := frame.HeaderBytes + l.link.opts.FrameBytes
 	at := int((next-1)%uint64(l.link.opts.Slots)) * size
 	return l.slots[at : at+size : at+size]
 }
@@ -100,8 +101,8 @@ func (l *inLane) transitPending() expectation {
 		return expectNone
 	case l.ready():
 		slot := l.slot(l.next.Load())
-		kind, dst := frameKind(ntb.Load64(slot, 0)>>32), link.ID(ntb.Load64(slot, 8)>>32)
-		if kind == frameLinkState || dst.Host() == l.link.router.host {
+		kind, dst := frame.Kind(ntb.Load64(slot, 0)>>32), link.ID(ntb.Load64(slot, 8)>>32)
+		if kind == frame.LinkState || dst.Host() == l.link.router.host {
 			return expectNone
 		}
 		return expectNow
@@ -188,9 +189,9 @@ func (l *inLane) take() bool {
 		return false
 	}
 	l.link.raceAcquire()
-	if !readFrame(slot, first, &l.frame) {
+	if !frame.Read(slot, first, &l.frame) {
 		l.waitAt(nil)
-		l.link.fail(fmt.Errorf("%w in lane %d from %v", badFrame(first), l.index, l.link.id))
+		l.link.fail(fmt.Errorf("%w in lane %d from %v", frame.BadError(first), l.index, l.link.id))
 		l.blocked.Store(true)
 		l.closed = true
 		return false
@@ -218,7 +219,7 @@ func (l *inLane) take() bool {
 // body returns the body of the head, whose header was read. It reports false if the memory has gone, so that
 // neither may be used, and the link soon goes down. The caller holds mu.
 func (l *inLane) body(slot []byte) (body []byte, there bool) {
-	body = slot[frameHeader : frameHeader+int(l.frame.length)]
+	body = slot[frame.HeaderBytes : frame.HeaderBytes+int(l.frame.Length)]
 	v := l.link.caps.Revocable
 	if v == nil {
 		return body, true
@@ -240,7 +241,7 @@ func (l *inLane) waitAt(o *outLane) {
 // caller holds mu.
 func (l *inLane) release(next uint64) {
 	l.frames++
-	l.bytes += uint64(l.frame.size())
+	l.bytes += uint64(l.frame.Size())
 	l.next.Store(next + 1)
 	l.words.Publish32(laneCredit, uint32(next))
 	if l.expected.on && next >= l.expected.until {
@@ -261,29 +262,29 @@ func (l *inLane) answer() {
 
 // route delivers a frame, sends it on, or drops it. It returns headWaits or headHolds if the
 // frame stays. The caller holds mu.
-func (l *inLane) route(f *frame, body []byte) result {
+func (l *inLane) route(f *frame.Header, body []byte) result {
 	r := l.link.router
-	if forwards := f.kind != frameLinkState && f.dst != r.node.id; forwards != l.forwards.Load() {
+	if forwards := f.Kind != frame.LinkState && f.Dst != r.node.id; forwards != l.forwards.Load() {
 		l.forwards.Store(forwards)
 	}
-	f.hops = min(f.hops, r.opts.mostHops()) // the neighbour may have written any number
+	f.Hops = min(f.Hops, r.opts.mostHops()) // the neighbour may have written any number
 	switch {
-	case f.kind == frameLinkState:
+	case f.Kind == frame.LinkState:
 		r.receiveLinkState(l.link, f, body)
 	case l.link.direction == Down:
 		return l.enter(f, body)
-	case f.dst == r.node.id:
+	case f.Dst == r.node.id:
 		r.deliver(l, f, body)
-	case f.src.Host() == r.host:
-		r.drop(dropUnknownNode)
-	case f.hops <= 1:
-		r.drop(dropHops)
+	case f.Src.Host() == r.host:
+		r.drop(frame.DropUnknownNode)
+	case f.Hops <= 1:
+		r.drop(frame.DropHops)
 	default:
-		to := r.onward(l.link, f.dst)
+		to := r.onward(l.link, f.Dst)
 		if to == nil {
-			why := dropNoLink
-			if f.dst.Host() == r.host {
-				why = dropUnknownNode
+			why := frame.DropNoLink
+			if f.Dst.Host() == r.host {
+				why = frame.DropUnknownNode
 			}
 			r.drop(why)
 			return headWent
@@ -295,21 +296,21 @@ func (l *inLane) route(f *frame, body []byte) result {
 
 // passOn sends a frame on over a link, in its turn. own means that it is a member's. It returns
 // headWent if the frame went or was dropped. The caller holds mu.
-func (l *inLane) passOn(to *Link, f *frame, body []byte, own bool) result {
-	f.hops--
+func (l *inLane) passOn(to *Link, f *frame.Header, body []byte, own bool) result {
+	f.Hops--
 	o := to.out[l.index]
 	l.waitAt(o)
 	what := o.forward(f, body, l, own)
 	if what == headWaits || what == headHolds {
-		f.hops++
+		f.Hops++
 		return what
 	}
 	l.waits = nil
 	switch what {
 	case headDown:
-		l.link.router.drop(dropNoLink)
+		l.link.router.drop(frame.DropNoLink)
 	case headStopped:
-		l.link.router.drop(dropStopped)
+		l.link.router.drop(frame.DropStopped)
 	}
 	return headWent
 }
@@ -332,9 +333,25 @@ func (l *inLane) close() {
 
 // sleep asks the neighbour to ring for the next frame, and reports whether there is none
 // yet. The worker calls it before it sleeps. The guard calls it because the neighbour has
-// rung for the previous arm. It pairs with outLane.put (pair S6).
+// rung for the previous arm. It pairs with outLane.Put (pair S6).
 func (l *inLane) sleep() bool {
 	l.arm.publish(&l.words)
 	link.BeforeLook(l.link.dev, &l.link.caps)
 	return !l.ready()
+}
+
+// dataArm is the data arm of a lane, at the neighbour. The word has one writer at a
+// time: the lane's worker, or the guard. The lane's own lock is not for that: it is held
+// while frames are taken.
+type dataArm struct {
+	mu lock.Mutex[lock.DataArm]
+	n  uint32 // published last; guarded by mu
+}
+
+// publish increments the arm, so that the neighbour rings for the next frame.
+func (a *dataArm) publish(words *ntb.Window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.n++
+	words.Publish32(laneDataArm, a.n)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -37,7 +38,7 @@ func (o *Options) lanesBytes() int {
 
 func (o *Options) laneBytes() int { return o.Slots * o.slotBytes() }
 
-func (o *Options) slotBytes() int { return frameHeader + o.FrameBytes }
+func (o *Options) slotBytes() int { return frame.HeaderBytes + o.FrameBytes }
 
 // in returns the options for a link with windows of n bytes. A small one has fewer slots.
 func (o *Options) in(n int) *Options {
@@ -99,10 +100,6 @@ const (
 	shapePuts = 1 << 31 // Options.Puts
 )
 
-// linkVersion is the version of lanes, frames, tunnels and link states. Neighbours of different
-// versions refuse each other at bring-up, so that all nodes that frames reach have the same.
-const linkVersion = 6
-
 // Link is a link to a neighbour: lanes for frames, and its direct Peer.
 type Link struct {
 	// Immutable once the link is up.
@@ -116,11 +113,11 @@ type Link struct {
 	farEpoch  uint32
 	in        []*inLane
 	out       []*outLane
-	peer      *link.Peer        // set before ready
-	ready     bool              // the direct peer is up; guarded by router.mu
-	adverts   *sendQueue[int]   // hosts whose link states are to be sent
-	resets    *sendQueue[frame] // each once
-	done      chan struct{}     // closed when no lane is used any more
+	peer      *link.Peer               // set before ready
+	ready     bool                     // the direct peer is up; guarded by router.mu
+	adverts   *sendQueue[int]          // hosts whose link states are to be sent
+	resets    *sendQueue[frame.Header] // each once
+	done      chan struct{}            // closed when no lane is used any more
 
 	refs    atomic.Int32  // lanes and direct peer; the device is closed when none is left
 	workers atomic.Int32  // workers that have not ended
@@ -203,7 +200,7 @@ func (l *Link) bringUp(ctx context.Context, check func() error) (err error) {
 	x := link.Exchange{
 		Device: l.dev,
 		Words: []uint32{
-			linkMagicSpad: linkMagic<<16 | linkVersion,
+			linkMagicSpad: linkMagic<<16 | frame.Version,
 			linkIDSpad:    uint32(l.router.node.id),
 			linkShapeSpad: l.puts() | uint32(o.Hosts)<<16 | uint32(o.Topology)<<8 | uint32(l.direction),
 			linkLanesSpad: link.Version<<24 | uint32(o.Slots)<<8 | uint32(o.Lanes),
@@ -255,19 +252,19 @@ func (l *Link) check() error {
 	if word>>16 != linkMagic {
 		return fmt.Errorf("%w: scratchpad 0 is %#x, not of this protocol", link.ErrProtocol, word)
 	}
-	if v := word & 0xffff; v != linkVersion {
-		return fmt.Errorf("%w: this side speaks %d, the neighbour %d", link.ErrVersion, linkVersion, v)
+	if v := word & 0xffff; v != frame.Version {
+		return fmt.Errorf("%w: this side speaks %d, the neighbour %d", link.ErrVersion, frame.Version, v)
 	}
 	o, dev := &l.router.opts, l.dev
 	id, shape := dev.Spad(linkIDSpad), dev.Spad(linkShapeSpad)
-	lanes, frame, size := dev.Spad(linkLanesSpad), dev.Spad(linkFrameSpad), dev.Spad(linkSizeSpad)
+	lanes, body, size := dev.Spad(linkLanesSpad), dev.Spad(linkFrameSpad), dev.Spad(linkSizeSpad)
 	l.id = link.ID(id)
 	out := dev.Outbound()
 	differs := func(what string, ours, theirs any) error {
 		return fmt.Errorf("%w: %s: %v here, %v at %v", ErrMismatch, what, ours, theirs, l.id)
 	}
 	switch {
-	case link.Absent(id, shape, lanes, frame, size):
+	case link.Absent(id, shape, lanes, body, size):
 		return link.ErrNotYet
 	case lanes>>24 != link.Version:
 		return fmt.Errorf("%w: this side speaks %d, the peer %d", link.ErrVersion, link.Version, lanes>>24)
@@ -289,8 +286,8 @@ func (l *Link) check() error {
 		return differs("direction of the link", l.direction, Direction(shape))
 	case lanes&(1<<24-1) != uint32(o.Slots)<<8|uint32(o.Lanes):
 		return differs("lanes, and slots of each", fmt.Sprint(o.Lanes, ", ", o.Slots), fmt.Sprint(lanes&0xff, ", ", lanes>>8&0xffff))
-	case frame != uint32(o.FrameBytes):
-		return differs("bytes in a frame", o.FrameBytes, frame)
+	case body != uint32(o.FrameBytes):
+		return differs("bytes in a frame", o.FrameBytes, body)
 	case int(size) != out.Len()>>10:
 		return fmt.Errorf("%w: %v says its window has %d KiB, the bridge says %d", ErrMismatch, l.id, size, out.Len()>>10)
 	case l.direction <= Right && l.id.Host() != o.neighbour(l.router.host, l.direction):

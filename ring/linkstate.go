@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -117,16 +118,16 @@ func (r *router) originateLocked() {
 
 // receiveLinkState handles a link state from a neighbour. The neighbour may change the
 // body meanwhile.
-func (r *router) receiveLinkState(l *Link, f *frame, body []byte) {
-	host := f.src.Host()
+func (r *router) receiveLinkState(l *Link, f *frame.Header, body []byte) {
+	host := f.Src.Host()
 	n := &linkState{
-		id: f.src, number: f.linkStateNumber(),
-		sides: [2]sideState{sideState(f.states & 3), sideState(f.states >> 8 & 3)},
-		links: [2]uint32{f.arg, f.ask},
+		id: f.Src, number: f.LinkStateNumber(),
+		sides: [2]sideState{sideState(f.States & 3), sideState(f.States >> 8 & 3)},
+		links: [2]uint32{f.Arg, f.Ask},
 	}
-	if f.dst != 0 || host < 1 || host > r.opts.Hosts || f.src.Process() == 0 ||
-		l.direction == Down || l.direction == Direct && f.src != l.id {
-		r.drop(dropLinkState)
+	if f.Dst != 0 || host < 1 || host > r.opts.Hosts || f.Src.Process() == 0 ||
+		l.direction == Down || l.direction == Direct && f.Src != l.id {
+		r.drop(frame.DropLinkState)
 		return
 	}
 	n.members = readMembers(host, body)
@@ -207,7 +208,7 @@ func readMembers(host int, body []byte) (ids []link.ID) {
 
 // body returns the members in the form in which a link state carries them.
 func (n *linkState) body() []byte {
-	b := make([]byte, round8(memberBytes*len(n.members)))
+	b := make([]byte, frame.Round8(memberBytes*len(n.members)))
 	for i, id := range n.members {
 		binary.LittleEndian.PutUint16(b[memberBytes*i:], uint16(id.Process()))
 	}
@@ -246,16 +247,16 @@ func (l *Link) linkStateFor(host int) *linkState {
 
 // advertFrame returns the frame that advertises a host to a link's neighbour. ok is false if
 // no link state of the host is known: it is advertised when one comes.
-func (l *Link) advertFrame(host int) (f frame, body []byte, ok bool) {
+func (l *Link) advertFrame(host int) (f frame.Header, body []byte, ok bool) {
 	n := l.linkStateFor(host)
 	if n == nil {
-		return frame{}, nil, false
+		return frame.Header{}, nil, false
 	}
 	body = n.body()
-	return frame{
-		kind: frameLinkState, hops: 1, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-		states: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
-		arg:    n.links[Left], ask: n.links[Right], length: uint32(len(body)),
+	return frame.Header{
+		Kind: frame.LinkState, Hops: 1, Src: n.id, Epoch: uint32(n.number), Seq: uint32(n.number >> 32),
+		States: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+		Arg:    n.links[Left], Ask: n.links[Right], Length: uint32(len(body)),
 	}, body, true
 }
 

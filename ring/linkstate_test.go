@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -35,9 +36,9 @@ func TestEachLinkStateNumberHasASuccessor(t *testing.T) {
 func (f *fabric) advertise(t *testing.T, from int, n linkState) {
 	t.Helper()
 	o := f.nodes[from-1].router.sides[Right].Load().out[0]
-	for !o.inject(&frame{
-		kind: frameLinkState, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-		states: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
+	for !o.inject(&frame.Header{
+		Kind: frame.LinkState, Src: n.id, Epoch: uint32(n.number), Seq: uint32(n.number >> 32),
+		States: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8,
 	}, nil) {
 		time.Sleep(time.Millisecond)
 	}
@@ -188,7 +189,7 @@ func TestALinkStateThatChangesWhileItIsSentIsSentAgain(t *testing.T) {
 	lane.mu.Lock()
 	made := adverts.frame
 	var once sync.Once
-	adverts.frame = func(host int) (fr frame, body []byte, ok bool) {
+	adverts.frame = func(host int) (fr frame.Header, body []byte, ok bool) {
 		fr, body, ok = made(host)
 		if host == 1 {
 			once.Do(change) // after the frame was made, and before it is sent

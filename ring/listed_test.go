@@ -3,13 +3,14 @@ package ring
 import (
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/stretchr/testify/require"
 )
 
 // ownOf returns a source of a relay that always has a frame without a body.
 func ownOf(m *relay) *greedy {
-	return &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	return &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
 }
 
 // takenAll has the right neighbour take all frames, and the lane look once.
@@ -35,9 +36,9 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	m := newOwner(t, o, 0)
 	defer m.close()
 	m.out.stall.watching = true // the clock has no part in it
-	m.f.dst = link.MakeID(4, 1)
-	m.f.encode(&m.header)
-	m.out.want(ownOf(m)) // the lane is full
+	m.f.Dst = link.MakeID(4, 1)
+	m.f.Encode(&m.header)
+	m.out.Want(ownOf(m)) // the lane is full
 	m.put()
 	m.in.drain()
 	w := waiter{lane: m.in}
@@ -48,7 +49,7 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 	r.mu.Unlock()
 	r.version.Add(1)
 	m.in.drain()
-	require.EqualValues(t, 1, r.drops[dropNoLink].Load(), "there is no route any more")
+	require.EqualValues(t, 1, r.drops[frame.DropNoLink].Load(), "there is no route any more")
 	for range 10 {
 		sent := m.sent()
 		m.takenAll()
@@ -61,8 +62,8 @@ func TestALaneWhoseHeadHasLeftHoldsUpNobody(t *testing.T) {
 func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
 	for name, change := range map[string]func(m *relay){
 		"for this node": func(m *relay) {
-			m.f.dst = m.n.id
-			m.f.encode(&m.header)
+			m.f.Dst = m.n.id
+			m.f.Encode(&m.header)
 			m.from.Write(lanesAt+m.out.slotBytes()+8, m.header[8:])
 		},
 		"bad":        func(m *relay) { m.from.Publish64(lanesAt+m.out.slotBytes(), 2|0xff<<32) },
@@ -74,8 +75,8 @@ func TestALaneWhoseHeadIsChangedHoldsUpNobody(t *testing.T) {
 			m := newMiddle(t, o, 0)
 			defer m.close()
 			m.out.stall.watching = true
-			m.f.kind = frameAck
-			m.out.want(ownOf(m))
+			m.f.Kind = frame.Ack
+			m.out.Want(ownOf(m))
 			m.put() // takes the last slot
 			m.put()
 			m.in.drain()
@@ -100,7 +101,7 @@ func TestALaneThatHasEndedKeepsNoSource(t *testing.T) {
 	m := newMiddle(t, o, 0)
 	defer m.close()
 	m.out.close()
-	m.out.want(ownOf(m))
+	m.out.Want(ownOf(m))
 	require.Empty(t, m.out.turns.own)
 }
 
@@ -111,14 +112,13 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	m.out.want(ownOf(m)) // the lane is full
+	m.out.Want(ownOf(m)) // the lane is full
 	x := newAsker(m.n.router, link.MakeID(3, 1))
 	m.n.router.tunnels.add(x)
-	x.nextHop.link = m.out.link
-	x.probe() // it sends what it has, which is open
-	w := waiter{source: x}
+	x.goes(m.out.link) // it sends what it has, which is open
+	w := waiter{source: x.Tunnel}
 	require.True(t, m.out.waiting(w))
-	x.step(x.drop) // as dial does
+	x.Drop() // as dial does
 	x.Close()
 	require.False(t, m.out.waiting(w))
 }
@@ -127,18 +127,18 @@ func TestATunnelThatIsClosedWaitsNoMore(t *testing.T) {
 func TestATunnelThatGoesAnotherWayWaitsForItsFirstLaneNoMore(t *testing.T) {
 	m := newMiddle(t, small(3), 0)
 	defer m.close()
-	m.out.want(ownOf(m)) // the lane is full
+	m.out.Want(ownOf(m)) // the lane is full
 	x, right := tunnelOverRelay(m)
 	x.Publish(0, 1, 8)
-	w := waiter{source: x}
+	w := waiter{source: x.Tunnel}
 	require.True(t, m.out.waiting(w))
 	r := m.n.router
 	left := r.sides[Left].Load()
-	r.links[linkKey{Left, 0}] = left // the only one of which it knows
-	x.reroute()
-	require.Equal(t, left, x.nextHop.link)
+	r.links[left.key()] = left // the only one of which it knows
+	x.Reroute()
+	require.Equal(t, left, x.via.Load())
 	require.False(t, right.out[0].waiting(w))
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 }
 
@@ -149,7 +149,7 @@ func TestTheMemoryOfALaneThatHasEndedIsNotLoaded(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	m.out.want(&greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}})
+	m.out.Want(&greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}})
 	require.True(t, m.out.waits.Load())
 	m.out.close()
 	m.out.mine = nil

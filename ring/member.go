@@ -1,5 +1,7 @@
 package ring
 
+import "github.com/ntbnet/ntbnet/internal/frame"
+
 // A process that has no links to other hosts is a member of its host. Its link
 // leads to the process that has them, the owner, which passes its frames on.
 
@@ -17,22 +19,22 @@ func (o *Options) leads(d Direction) bool {
 // enter puts a frame of a member into the link that leads to its destination, as it
 // does a frame of this process' own, see "The bubble rule" in the package comment. It returns
 // what became of it. The caller holds mu.
-func (l *inLane) enter(f *frame, body []byte) result {
+func (l *inLane) enter(f *frame.Header, body []byte) result {
 	r := l.link.router
 	switch {
-	case f.src != l.link.id:
-		r.drop(dropSource)
+	case f.Src != l.link.id:
+		r.drop(frame.DropSource)
 		return headWent
-	case f.dst.Host() == r.host:
-		r.drop(dropUnknownNode) // members of one host have bridges of their own
+	case f.Dst.Host() == r.host:
+		r.drop(frame.DropUnknownNode) // members of one host have bridges of their own
 		return headWent
-	case f.hops <= 1:
-		r.drop(dropHops)
+	case f.Hops <= 1:
+		r.drop(frame.DropHops)
 		return headWent
 	}
-	to := l.nextHopTo(f.dst.Host(), f.epoch)
+	to := l.nextHopTo(f.Dst.Host(), f.Epoch)
 	if to == nil {
-		r.drop(dropNoLink)
+		r.drop(frame.DropNoLink)
 		return headWent
 	}
 	return l.passOn(to, f, body, true)

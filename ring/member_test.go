@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
@@ -75,7 +76,7 @@ func known(t testing.TB, n *Node, id link.ID) {
 		if !slices.Contains(append(h.Members, h.Process), id.Process()) {
 			return false
 		}
-		l, _, _ := n.router.nextHopTo(id, 0)
+		l, _ := n.router.nextHopTo(id, 0)
 		return l != nil || id.Host() == n.ID().Host()
 	}, 60*time.Second, time.Millisecond)
 }
@@ -152,16 +153,16 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	f := newFabric(t, o)
 	bad, good := f.member(t, 2, 5), f.member(t, 2, 6)
 	owner := f.nodes[1]
-	send := func(fr frame, body []byte) {
+	send := func(fr frame.Header, body []byte) {
 		t.Helper()
-		fr.length = uint32(len(body))
+		fr.Length = uint32(len(body))
 		for !up(bad).out[0].inject(&fr, body) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	first := func(n *Node, why dropReason, send func()) {
+	first := func(n *Node, why frame.Reason, send func()) {
 		t.Helper()
-		require.Zero(t, n.router.drops[why].Load(), dropNames[why])
+		require.Zero(t, n.router.drops[why].Load(), why)
 		send()
 		dropsOf(t, n, why)
 	}
@@ -169,36 +170,34 @@ func TestAMemberSpeaksForItselfAlone(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	tb := b
-	data := frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), to: tb.index, epoch: tb.epoch, seq: 1}
-	word := make([]byte, wordEntry)
-	putWord(word, entryWord(entryPublish, 64, 8))
-	putWord(word[8:], 99)
+	data := frame.Header{Kind: frame.Data, Hops: 9, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), To: tb.Index, Epoch: tb.Epoch, Seq: 1}
+	word := publishes([2]uint64{64, 99})
 	// In the name of another host, of its own owner, and of another member.
-	first(owner, dropSource, func() { send(data, word) })
+	first(owner, frame.DropSource, func() { send(data, word) })
 	for i, src := range []link.ID{owner.ID(), good.ID()} {
-		data.src = src
+		data.Src = src
 		send(data, word)
-		require.Eventually(t, func() bool { return owner.router.drops[dropSource].Load() == uint64(i+2) }, 60*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return owner.router.drops[frame.DropSource].Load() == uint64(i+2) }, 60*time.Second, time.Millisecond)
 	}
 	// For the members of its own host, and for the owner, since it has bridges to
 	// them.
-	first(owner, dropUnknownNode, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: good.ID(), hops: 9}, nil) })
+	first(owner, frame.DropUnknownNode, func() { send(frame.Header{Kind: frame.Open, Src: bad.ID(), Dst: good.ID(), Hops: 9}, nil) })
 	// Link states, and frames that may not go on.
-	first(owner, dropLinkState, func() { send(frame{kind: frameLinkState, src: link.MakeID(3, 1), seq: 1 << 31}, nil) })
-	first(owner, dropHops, func() { send(frame{kind: frameOpen, src: bad.ID(), dst: link.MakeID(3, 1), hops: 1}, nil) })
+	first(owner, frame.DropLinkState, func() { send(frame.Header{Kind: frame.LinkState, Src: link.MakeID(3, 1), Seq: 1 << 31}, nil) })
+	first(owner, frame.DropHops, func() { send(frame.Header{Kind: frame.Open, Src: bad.ID(), Dst: link.MakeID(3, 1), Hops: 1}, nil) })
 	// In its own name, for a tunnel of another node.
-	data.src = bad.ID()
-	first(f.nodes[2], dropForged, func() { send(data, word) })
+	data.Src = bad.ID()
+	first(f.nodes[2], frame.DropForged, func() { send(data, word) })
 	require.Zero(t, ntb.Load64(b.Inbound(), 64))
 	require.Equal(t, link.MakeID(3, 1), f.nodes[0].Owner(3))
 
 	// From the other side, for a member that does not exist, and in the host's own
 	// name.
-	first(f.nodes[2], dropUnknownNode, func() {
-		forge(t, f, frame{kind: frameData, hops: 9, src: link.MakeID(1, 1), dst: link.MakeID(3, 9)}, nil)
+	first(f.nodes[2], frame.DropUnknownNode, func() {
+		forge(t, f, frame.Header{Kind: frame.Data, Hops: 9, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 9)}, nil)
 	})
-	forge(t, f, frame{kind: frameData, hops: 9, src: link.MakeID(3, 9), dst: link.MakeID(3, 1)}, nil)
-	dropsOf(t, f.nodes[2], dropUnknownTunnel)
+	forge(t, f, frame.Header{Kind: frame.Data, Hops: 9, Src: link.MakeID(3, 9), Dst: link.MakeID(3, 1)}, nil)
+	dropsOf(t, f.nodes[2], frame.DropUnknownTunnel)
 	require.True(t, a.LinkUp() && b.LinkUp())
 }
 
@@ -215,7 +214,7 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 	a, b := pairUp(t, f.nodes[0], m)
 	x, y := f.tunnels(t, 1, 3) // through the member's owner
 	defer func() {
-		for _, d := range []*tunnel{a, b, x, y} {
+		for _, d := range []*tunnelEnd{a, b, x, y} {
 			d.Close()
 		}
 	}()
@@ -228,14 +227,14 @@ func TestAStoppedMemberDoesNotStopTheRing(t *testing.T) {
 		out.Publish64(8*int(i), i+1)
 	}
 	owner := f.nodes[1].router
-	dropsOf(t, f.nodes[1], dropStopped)
+	dropsOf(t, f.nodes[1], frame.DropStopped)
 	past := x.Outbound()
 	for i := range uint64(1000) {
 		past.Publish64(0, i)
 	}
 	x.settle()
 	require.Equal(t, uint64(999), ntb.Load64(y.Inbound(), 0))
-	dropped := owner.drops[dropStopped].Load()
+	dropped := owner.drops[frame.DropStopped].Load()
 	in.mu.Unlock()
 	a.settle()
 	for i := range uint64(words) {
@@ -253,7 +252,7 @@ func TestMembersDoNotStopTheRing(t *testing.T) {
 	for host := 1; host <= 3; host++ {
 		all = append(all, f.member(t, host, 2))
 	}
-	var devices []*tunnel
+	var devices []*tunnelEnd
 	for _, from := range all {
 		for _, to := range all {
 			if from.ID().Host() == to.ID().Host() {
@@ -383,10 +382,7 @@ func TestAnIdleTunnelEndsWithAProcessThatIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	idle := func(n *Node) bool {
 		for _, tn := range n.router.tunnels.all() {
-			tn.mu.Lock()
-			kept := tn.arq.Kept()
-			tn.mu.Unlock()
-			if kept > 0 {
+			if tn.kept() > 0 {
 				return false
 			}
 		}
@@ -413,8 +409,8 @@ func newOwner(t testing.TB, o Options, length int) *relay {
 	r.links[linkKey{Right, 0}] = r.sides[Right].Load()
 	r.sides[Left].Store(nil) // otherwise its frames would be waited for
 	m.in.link.direction, m.in.link.id = Down, link.MakeID(2, 9)
-	m.f.src = m.in.link.id
-	m.f.encode(&m.header)
+	m.f.Src = m.in.link.id
+	m.f.Encode(&m.header)
 	return m
 }
 

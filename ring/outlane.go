@@ -8,24 +8,17 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/flowctl"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// source is where a lane gets frames of this process from: a tunnel, or a sendQueue, which has the
-// advertisements or the resets of a link.
-type source interface {
-	// send puts the next frame into o, by o.put, if there is one that goes there. It
-	// returns the frame's size, 0 for none, and whether there are more. The caller holds
-	// o.mu, and no other lock of a lane but perhaps an inLane's.
-	send(o *outLane) (n int, more bool)
-}
-
 // waiter waits for its turn in an outLane: a source, or a lane whose head goes there. One of
-// the two is nil.
+// the two is nil. A source is a tunnel, or a sendQueue, which has the advertisements or the resets of a link.
 type waiter struct {
-	source source
+	source tunnel.Source
 	lane   *inLane
 }
 
@@ -44,7 +37,7 @@ const (
 // for their turn, on the goroutine that finds that there is a frame, or room. A tunnel's frame
 // is copied from where the tunnel keeps it, a forwarded one from the slot in which it came.
 //
-// The goroutine that calls want puts in frames of sources alone: it works for one tunnel, and
+// The goroutine that calls Want puts in frames of sources alone: it works for one tunnel, and
 // must not be kept by another link. Heads of lanes are put in by the goroutines that work for
 // lanes. One of these comes for each lane that waits: where there is no room, the neighbour
 // rings when it gives some; where own traffic gives way, see inLane.pollOnward.
@@ -65,7 +58,7 @@ type outLane struct {
 	arm     uint32       // last space arm published
 	armed   bool         // arm was published and no worker has looked since
 	rung    uint32       // the neighbour's data arm that was answered
-	header  [frameHeader]byte
+	header  [frame.HeaderBytes]byte
 	bulk    ntb.Bulk // how bodies are stored
 	stall   stall
 	stats   laneStats
@@ -128,9 +121,8 @@ func (o *outLane) expected() expectation {
 	return from.in[o.index].transitPending()
 }
 
-// want has s send what it has, in its turn. The caller holds no lock of a tunnel or an
-// outLane.
-func (o *outLane) want(s source) {
+// Want implements tunnel.Lane.
+func (o *outLane) Want(s tunnel.Source) {
 	o.mu.Lock()
 	last := turnNone
 	if !o.down {
@@ -142,6 +134,9 @@ func (o *outLane) want(s source) {
 		o.pollLater()
 	}
 }
+
+// Forget implements tunnel.Lane.
+func (o *outLane) Forget(s tunnel.Source) { o.forget(waiter{source: s}) }
 
 // forget ends the wait of w. Those behind it may go now. The caller holds no lock of a tunnel
 // or an outLane.
@@ -201,7 +196,7 @@ func (o *outLane) run() (next *inLane, what turn) {
 
 // pull puts in the next frame of w's source, whose turn it is. The caller holds mu.
 func (o *outLane) pull(w waiter) {
-	n, more := w.source.send(o)
+	n, more := w.source.Send(o)
 	o.turns.went(true, n, more)
 	if n > 0 {
 		o.stats.ownFrames++
@@ -212,11 +207,11 @@ func (o *outLane) pull(w waiter) {
 // forward puts in the head of a lane, which is f, if it is its turn. Otherwise the lane waits.
 // own means that the head is a member's, which counts as this process' own traffic. The caller
 // holds from.mu.
-func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result {
+func (o *outLane) forward(f *frame.Header, body []byte, from *inLane, own bool) result {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := waiter{lane: from}
-	if !own && o.free() > 0 && o.turns.pass(w, f.size()) {
+	if !own && o.free() > 0 && o.turns.pass(w, f.Size()) {
 		o.putForwarded(f, body)
 		return headWent
 	}
@@ -230,7 +225,7 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 			return headDown
 		case mine, from.final && !own && o.account.Room() > 0:
 			if mine {
-				o.turns.went(own, f.size(), false)
+				o.turns.went(own, f.Size(), false)
 			} else {
 				o.turns.leave(w)
 			}
@@ -260,18 +255,18 @@ func (o *outLane) forward(f *frame, body []byte, from *inLane, own bool) result 
 	}
 }
 
-// putForwarded is put for a frame that came over another link. The caller holds mu.
-func (o *outLane) putForwarded(f *frame, body []byte) {
-	o.put(f, body)
+// putForwarded is Put for a frame that came over another link. The caller holds mu.
+func (o *outLane) putForwarded(f *frame.Header, body []byte) {
+	o.Put(f, body)
 	o.stats.fwdFrames++
-	o.stats.fwdBytes += uint64(f.size())
+	o.stats.fwdBytes += uint64(f.Size())
 }
 
-// put fills the next slot, which is free. The caller holds mu.
-func (o *outLane) put(f *frame, body []byte) {
+// Put fills the next slot, which is free. The caller holds mu.
+func (o *outLane) Put(f *frame.Header, body []byte) {
 	at := int(o.hop%uint64(o.link.opts.Slots)) * o.slotBytes()
 	o.hop++
-	f.encode(&o.header)
+	f.Encode(&o.header)
 	o.link.raceRelease()
 	if o.queue.Kind() == ntb.WriteCombining {
 		// A full line is one packet. Until the frame is valid, its first word has another hop number.
@@ -280,10 +275,10 @@ func (o *outLane) put(f *frame, body []byte) {
 	} else {
 		o.queue.Write(at+8, o.header[8:])
 	}
-	if f.length > 0 {
-		o.bulk.Write(&o.queue, at+frameHeader, body[:f.length])
+	if f.Length > 0 {
+		o.bulk.Write(&o.queue, at+frame.HeaderBytes, body[:f.Length])
 	}
-	o.queue.Publish64(at, f.first(uint32(o.hop)))
+	o.queue.Publish64(at, f.First(uint32(o.hop)))
 	o.account.Produce(1)
 	// This pairs with inLane.sleep: either this side sees the arm, or the neighbour the
 	// frame (pair S6).

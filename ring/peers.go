@@ -84,8 +84,8 @@ func (r *router) knownLocked(id link.ID) *link.Peer {
 			}
 		}
 	}
-	if over, ok := r.routed[id]; ok && over.peer.Up() {
-		return over.peer
+	if t := r.routed[id]; t != nil && t.peer.Up() {
+		return t.peer
 	}
 	return nil
 }
@@ -94,65 +94,56 @@ func (r *router) knownLocked(id link.ID) *link.Peer {
 func (r *router) ask(ctx context.Context, id link.ID) (*link.Peer, error) {
 	t := newAsker(r, id)
 	r.tunnels.add(t)
-	t.reroute()
+	t.Reroute()
 	var err error
 	select {
-	case <-t.opened:
+	case <-t.Opened():
 		p, err := r.node.UpOver(t, id)
 		if err == nil {
 			r.keep(p, t)
 		}
 		return p, err
-	case <-t.down:
+	case <-t.Down():
 		err = fmt.Errorf("%w %v", ErrUnreachable, id)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	t.step(t.drop)
+	t.Drop()
 	t.Close()
 	return nil, err
 }
 
 // answer is the counterpart of ask, on a goroutine of its own. The process that asked may have given up, or
 // ended, and another one may have asked in its name. So the peer is used, but kept only once that answers.
-func (r *router) answer(t *tunnel) {
+func (r *router) answer(t *tunnelEnd) {
 	defer r.node.wg.Done()
-	t.reroute()
-	p, err := r.node.UpOver(t, t.remote)
+	t.Reroute()
+	p, err := r.node.UpOver(t, t.Remote)
 	if err != nil {
 		return
 	}
-	t.probe()
+	t.Probe()
 	limit := time.NewTimer(bringUpLimit)
 	defer limit.Stop()
 	select {
-	case <-t.opened:
+	case <-t.Opened():
 		r.keep(p, t)
-	case <-t.down:
+	case <-t.Down():
 	case <-limit.C:
-		p.Fail(fmt.Errorf("%w: %v does not answer", link.ErrDown, t.remote))
+		p.Fail(fmt.Errorf("%w: %v does not answer", link.ErrDown, t.Remote))
 	}
 }
 
 // keep puts a routed peer into the table, where it stays until its tunnel is down.
-func (r *router) keep(p *link.Peer, t *tunnel) {
+func (r *router) keep(p *link.Peer, t *tunnelEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !p.Up() {
-		return // forget, which comes after that, may have been called
+		return // Forget, which comes after that, may have been called
 	}
 	// This replaces even a peer that is up. A process that asks for a tunnel, and stands by it, knows of
 	// none. So the other end of the one here most likely belongs to a process that has ended.
-	r.routed[t.remote] = routed{p, t}
-}
-
-// forget removes the peer over a tunnel that is down from the table.
-func (r *router) forget(t *tunnel) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.routed[t.remote].tunnel == t {
-		delete(r.routed, t.remote)
-	}
+	t.peer, r.routed[t.Remote] = p, t
 }
 
 // close takes the links down after other processes have what was sent to them. All
@@ -162,7 +153,7 @@ func (r *router) close() {
 		time.Sleep(time.Millisecond)
 	}
 	for _, t := range r.tunnels.all() {
-		t.step(t.drop)
+		t.Drop()
 	}
 	r.mu.Lock()
 	links := slices.Collect(maps.Values(r.links))
@@ -174,13 +165,5 @@ func (r *router) close() {
 
 // lingers reports whether a tunnel has something to send, and a route.
 func (r *router) lingers() bool {
-	for _, t := range r.tunnels.all() {
-		t.mu.Lock()
-		busy := !t.arq.State().Over() && t.nextHop.link != nil
-		t.mu.Unlock()
-		if busy {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.tunnels.all(), func(t *tunnelEnd) bool { return !t.State().Over() && t.via.Load() != nil })
 }

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
@@ -19,7 +21,7 @@ import (
 // waiter takes. It has no workers.
 type waiting struct {
 	*relay
-	x        *tunnel
+	x        *tunnelEnd
 	left     *Link
 	sequence uint32
 }
@@ -32,15 +34,14 @@ func newWaitingWith(t *testing.T, o Options) *waiting {
 	t.Cleanup(m.close)
 	r := m.n.router
 	w := &waiting{relay: m, left: r.sides[Left].Load()}
-	w.x = newAnswerer(r, linkKey{}, &frame{
-		src: link.MakeID(1, 1), epoch: 9, arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
+	w.x = newAnswerer(r, linkKey{}, &frame.Header{
+		Src: link.MakeID(1, 1), Epoch: 9, Arg: uint32(o.Window >> 10), Ask: uint32(o.Retention >> 10),
 	})
 	r.tunnels.add(w.x)
-	w.x.nextHop.link = w.left
-	w.x.via.Store(w.left)
+	w.x.goes(w.left)
 	w.x.heard.Store(m.in)
 	t.Cleanup(func() {
-		w.x.step(w.x.drop)
+		w.x.Drop()
 		w.x.Close()
 	})
 	return w
@@ -57,13 +58,13 @@ func (w *waiting) worker(budget time.Duration) *laneWorker {
 func (w *waiting) data(off, v uint64) {
 	body := publishes([2]uint64{off, v})
 	w.sequence++
-	w.f = frame{
-		kind: frameData, src: w.x.remote, dst: w.n.id, to: w.x.index, epoch: w.x.epoch, seq: w.sequence, ack: 1,
-		hops: 3, length: uint32(len(body)),
+	w.f = frame.Header{
+		Kind: frame.Data, Src: w.x.Remote, Dst: w.n.id, To: w.x.Index, Epoch: w.x.Epoch, Seq: w.sequence, Ack: 1,
+		Hops: 3, Length: uint32(len(body)),
 	}
-	at := lanesAt + int(w.hop%uint64(w.o.Slots))*(frameHeader+w.o.FrameBytes)
-	w.from.Write(at+frameHeader, body)
-	w.f.encode(&w.header)
+	at := lanesAt + int(w.hop%uint64(w.o.Slots))*(frame.HeaderBytes+w.o.FrameBytes)
+	w.from.Write(at+frame.HeaderBytes, body)
+	w.f.Encode(&w.header)
 	w.put()
 }
 
@@ -105,14 +106,14 @@ func TestAWaiterTakesTheFramesOfItsLink(t *testing.T) {
 	require.EqualValues(t, 6, ntb.Load64(w.x.Inbound(), 8))
 	w.x.via.Store(w.left)
 
-	w.f = frame{kind: frameData, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), hops: 3}
-	w.f.encode(&w.header)
+	w.f = frame.Header{Kind: frame.Data, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), Hops: 3}
+	w.f.Encode(&w.header)
 	w.put()
 	leave("a frame for another node")
 	require.EqualValues(t, 1, w.out.stats.fwdFrames)
 
-	w.f = frame{kind: frameOpen, src: link.MakeID(1, 1), dst: w.n.id, hops: 3}
-	w.f.encode(&w.header)
+	w.f = frame.Header{Kind: frame.Open, Src: link.MakeID(1, 1), Dst: w.n.id, Hops: 3}
+	w.f.Encode(&w.header)
 	w.put()
 	leave("a frame of no tunnel")
 
@@ -339,14 +340,14 @@ func TestTheEndOfALinkWakesItsWorker(t *testing.T) {
 func TestAWorkerStopsWithItsLink(t *testing.T) {
 	w := newWaiting(t)
 	worker := w.worker(time.Hour)
-	f := frame{kind: frameAck, src: link.MakeID(3, 1), dst: w.n.id, to: 99}
-	var header [frameHeader]byte
-	f.encode(&header)
+	f := frame.Header{Kind: frame.Ack, Src: link.MakeID(3, 1), Dst: w.n.id, To: 99}
+	var header [frame.HeaderBytes]byte
+	f.Encode(&header)
 	w.to.Write(lanesAt+8, header[8:])
-	w.to.Publish64(lanesAt, f.first(1))
+	w.to.Publish64(lanesAt, f.First(1))
 	w.left.dev.Disable()
 	worker.poll(true)
-	require.Zero(t, w.n.router.drops[dropUnknownTunnel].Load())
+	require.Zero(t, w.n.router.drops[frame.DropUnknownTunnel].Load())
 	require.False(t, worker.pollsBoth)
 	require.False(t, w.n.router.pollsBoth[0].Load())
 }
@@ -382,17 +383,17 @@ func TestASnapshotCountsWhatAWorkerDoes(t *testing.T) {
 
 // oneFrame is a source with a single frame.
 type oneFrame struct {
-	f    frame
+	f    frame.Header
 	sent bool
 }
 
-func (s *oneFrame) send(o *outLane) (int, bool) {
+func (s *oneFrame) Send(o tunnel.Lane) (int, bool) {
 	if s.sent {
 		return 0, false
 	}
 	s.sent = true
-	o.put(&s.f, nil)
-	return s.f.size(), false
+	o.Put(&s.f, nil)
+	return s.f.Size(), false
 }
 
 // own is a source of this node's own traffic, which is ahead of what is forwarded.
@@ -401,7 +402,7 @@ func (w *waiting) own() *oneFrame {
 	w.out.mu.Lock()
 	w.out.turns.lead = 1000
 	w.out.mu.Unlock()
-	return &oneFrame{f: frame{kind: frameAck, src: w.n.id, dst: link.MakeID(3, 1), hops: 3}}
+	return &oneFrame{f: frame.Header{Kind: frame.Ack, Src: w.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
 }
 
 // Own traffic gives way to a goroutine that drains the other side's lane, and goes on afterwards.
@@ -410,7 +411,7 @@ func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 	w := newWaiting(t)
 	s := w.own()
 	w.in.mu.Lock() // as poll and pollForWorker
-	w.out.want(s)
+	w.out.Want(s)
 	w.in.mu.Unlock()
 	require.True(t, s.sent)
 
@@ -418,7 +419,7 @@ func TestOwnTrafficGivesWayToADrainAlone(t *testing.T) {
 	s = w.own()
 	w.in.mu.Lock() // as drain
 	w.in.draining.Store(true)
-	w.out.want(s)
+	w.out.Want(s)
 	require.False(t, s.sent)
 	w.in.draining.Store(false)
 	w.in.mu.Unlock()

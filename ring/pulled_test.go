@@ -90,6 +90,6 @@ func pullCables(t *testing.T, faults ntbfault.Options, cuts int) {
 		}
 		require.True(t, s.from.LinkUp() && s.to.LinkUp(), "stream %d", i)
 		require.GreaterOrEqual(t, s.done.Load(), uint64(3*cuts), "stream %d stands still", i)
-		once(t, s.from.(*tunnel), s.to.(*tunnel))
+		once(t, s.from.(*tunnelEnd), s.to.(*tunnelEnd))
 	}
 }

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/ntb"
 )
@@ -15,8 +16,8 @@ type relay struct {
 	out         *outLane
 	left, right ntb.Device // the neighbours' ends of the bridges
 	from, to    ntb.Window // the windows that the neighbours store to
-	f           frame
-	header      [frameHeader]byte
+	f           frame.Header
+	header      [frame.HeaderBytes]byte
 	hop         uint64 // frames put
 	devices     []ntb.Device
 }
@@ -31,9 +32,9 @@ func newRelay(pair func(window int) (a, b ntb.Device), o Options, length int) (*
 	o = n.router.opts
 	m := &relay{
 		o: o, n: n,
-		f: frame{kind: frameData, src: link.MakeID(1, 1), dst: link.MakeID(3, 1), hops: 3, length: uint32(length)},
+		f: frame.Header{Kind: frame.Data, Src: link.MakeID(1, 1), Dst: link.MakeID(3, 1), Hops: 3, Length: uint32(length)},
 	}
-	m.f.encode(&m.header)
+	m.f.Encode(&m.header)
 	for d, far := range []*ntb.Device{Left: &m.left, Right: &m.right} {
 		var near ntb.Device
 		near, *far = pair(o.LinkWindow(0))
@@ -60,10 +61,10 @@ func (m *relay) feed() {
 
 // put stores one frame as the left neighbour.
 func (m *relay) put() {
-	at := lanesAt + int(m.hop%uint64(m.o.Slots))*(frameHeader+m.o.FrameBytes)
+	at := lanesAt + int(m.hop%uint64(m.o.Slots))*(frame.HeaderBytes+m.o.FrameBytes)
 	m.hop++
 	m.from.Write(at+8, m.header[8:])
-	m.from.Publish64(at, m.f.first(uint32(m.hop)))
+	m.from.Publish64(at, m.f.First(uint32(m.hop)))
 }
 
 func (m *relay) close() {

@@ -6,47 +6,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
-func (t *tunnel) beginnings() uint32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.arq.Stats().Restarts
-}
-
 // loses has a tunnel send a frame that is lost.
-func (t *tunnel) loses(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.arq.Ask(now)
-	t.loseAll(now)
+func (t *tunnelEnd) loses(now time.Time) {
+	t.Step(func(e *arq.End, _ time.Time) {
+		e.Ask(now)
+		loseAll(e, now)
+	})
 }
 
-// loseAll loses what is to be sent. The caller holds mu.
-func (t *tunnel) loseAll(now time.Time) {
-	for out, ok := t.arq.Next(now); ok; out, ok = t.arq.Next(now) {
-		t.arq.Sent(&out, now)
+// loseAll loses what is to be sent.
+func loseAll(e *arq.End, now time.Time) {
+	for out, ok := e.Next(now); ok; out, ok = e.Next(now) {
+		e.Sent(&out, now)
 	}
 }
 
 // losesForLong has a tunnel send a frame that is lost, again and again, for d. It returns when
 // that will be sent next. All was acknowledged before.
-func (t *tunnel) losesForLong(d time.Duration) time.Time {
-	now := time.Now()
-	t.loses(now)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for end := now.Add(d); now.Before(end); now = t.arq.Deadline() {
-		t.arq.Expire(now)
-		t.loseAll(now)
-	}
-	t.timer.at = time.Time{} // otherwise an earlier one stays
-	t.setTimer(time.Now())
-	return t.timer.at
+func (t *tunnelEnd) losesForLong(d time.Duration) (next time.Time) {
+	t.Step(func(e *arq.End, now time.Time) {
+		e.Ask(now)
+		loseAll(e, now)
+		for end := now.Add(d); now.Before(end); now = e.Deadline() {
+			e.Expire(now)
+			loseAll(e, now)
+		}
+		next = e.Deadline()
+	})
+	return next
 }
 
 // A link is cut and made again so fast that its node reports it only once. Nothing
@@ -66,37 +61,37 @@ func TestTheLinkStateOfALinkMadeAgainHasAllSentAgain(t *testing.T) {
 	advertise := func(host int, d Direction) {
 		r.mu.Lock()
 		was := r.linkStates[host]
-		fr := frame{
-			kind: frameLinkState, src: was.id, epoch: uint32(was.number + 1), seq: uint32((was.number + 1) >> 32),
-			states: uint32(stateUp) | uint32(stateUp)<<8, arg: was.links[Left], ask: was.links[Right],
+		fr := frame.Header{
+			Kind: frame.LinkState, Src: was.id, Epoch: uint32(was.number + 1), Seq: uint32((was.number + 1) >> 32),
+			States: uint32(stateUp) | uint32(stateUp)<<8, Arg: was.links[Left], Ask: was.links[Right],
 		}
 		r.mu.Unlock()
 		switch d {
 		case Left:
-			fr.arg++
+			fr.Arg++
 		case Right:
-			fr.ask++
+			fr.Ask++
 		}
 		r.receiveLinkState(from, &fr, nil)
 	}
 	ta := a
 	rerouted := func() {
-		for end := time.Now().Add(30 * time.Second); ta.requests.count.Load() > 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); ta.Rerouting(); time.Sleep(time.Millisecond) {
 			require.True(t, time.Now().Before(end))
 		}
 	}
 	rerouted()
-	was := ta.beginnings()
+	was := ta.Stats().Restarts
 	advertise(2, Direct) // a link state without anything new
 	advertise(2, Left)   // the other end of our own link, which we know ourselves
 	advertise(3, Left)   // the far end of the link from 2 to 3
 	advertise(3, Right)  // not on the route
 	advertise(4, Left)
 	rerouted()
-	require.Equal(t, was, ta.beginnings())
+	require.Equal(t, was, ta.Stats().Restarts)
 	advertise(2, Right)
 	rerouted()
-	require.Greater(t, ta.beginnings(), was) // host 2 may have reported already that this is wrong
+	require.Greater(t, ta.Stats().Restarts, was) // host 2 may have reported already that this is wrong
 	require.True(t, a.LinkUp())
 }
 
@@ -113,9 +108,7 @@ func TestPatienceIsShortAgainOnANewWay(t *testing.T) {
 	long := ta.losesForLong(time.Hour)
 	f.cut(0)
 	a.settle() // frames use the new route
-	ta.mu.Lock()
-	defer ta.mu.Unlock()
-	require.True(t, ta.timer.at.Before(long))
+	ta.Step(func(e *arq.End, _ time.Time) { require.True(t, e.Deadline().Before(long)) })
 }
 
 // A writer that goes on does not put off that a lost frame is sent again.
@@ -149,7 +142,7 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 	r.linkStates[4] = &linkState{id: link.MakeID(4, 1), number: 1}
 	r.mu.Unlock()
 	for epoch := uint32(1); epoch <= 300; epoch++ {
-		f := frame{kind: frameOpen, src: link.MakeID(4, 1), dst: n.id, from: 7, epoch: epoch, arg: 1 << 10, ask: 16}
+		f := frame.Header{Kind: frame.Open, Src: link.MakeID(4, 1), Dst: n.id, From: 7, Epoch: epoch, Arg: 1 << 10, Ask: 16}
 		var wg sync.WaitGroup
 		var admitted atomic.Int32
 		for range 4 {
@@ -164,7 +157,7 @@ func TestCopiesOfOpenMakeOneTunnel(t *testing.T) {
 		made := r.tunnels.all()
 		require.Len(t, made, 1)
 		require.EqualValues(t, 1, admitted.Load())
-		made[0].step(made[0].drop)
+		made[0].Drop()
 		made[0].Close()
 		require.Empty(t, r.tunnels.all())
 	}

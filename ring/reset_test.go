@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -36,12 +37,12 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 	next := r.sides[Right].Load()
 	next.resets = newResets(next)
 	r.links[linkKey{Right, 0}] = next
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
-	m.out.want(own) // the lane is full, and it waits
+	own := &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
+	m.out.Want(own) // the lane is full, and it waits
 	require.Equal(t, o.Slots-1, own.sent)
 	for range 3 { // sent again, of course
 		for number := range uint32(5) {
-			r.deliver(next.in[0], &frame{kind: frameData, src: link.MakeID(3, 1), dst: m.n.id, to: number, from: 100 + number, epoch: 7}, nil)
+			r.deliver(next.in[0], &frame.Header{Kind: frame.Data, Src: link.MakeID(3, 1), Dst: m.n.id, To: number, From: 100 + number, Epoch: 7}, nil)
 		}
 	}
 	next.resets.waits(t)
@@ -55,12 +56,12 @@ func TestAResetWaitsForItsTurn(t *testing.T) {
 		for ; hop < m.out.hop; hop++ {
 			at := lanesAt + int(hop%uint64(o.Slots))*m.out.slotBytes()
 			slot := m.right.Inbound()[at : at+m.out.slotBytes()]
-			var f frame
-			require.True(t, readFrame(slot, ntb.Load64(slot, 0), &f))
-			if f.kind == frameReset {
-				require.Equal(t, link.MakeID(3, 1), f.dst)
-				require.Equal(t, uint32(7), f.epoch)
-				reset = append(reset, f.to)
+			var f frame.Header
+			require.True(t, frame.Read(slot, ntb.Load64(slot, 0), &f))
+			if f.Kind == frame.Reset {
+				require.Equal(t, link.MakeID(3, 1), f.Dst)
+				require.Equal(t, uint32(7), f.Epoch)
+				reset = append(reset, f.To)
 			}
 		}
 	}
@@ -148,7 +149,7 @@ func TestAResetToANeighbourThatTakesNothingKeepsNobody(t *testing.T) {
 	open := right.close()
 	t.Cleanup(open)
 	o1 := f.nodes[0].router.sides[Right].Load().out[0]
-	fr := frame{kind: frameData, hops: 3, src: link.MakeID(3, 1), dst: link.MakeID(2, 1), to: 1000, epoch: 7}
+	fr := frame.Header{Kind: frame.Data, Hops: 3, Src: link.MakeID(3, 1), Dst: link.MakeID(2, 1), To: 1000, Epoch: 7}
 	for !o1.inject(&fr, nil) {
 		time.Sleep(time.Millisecond)
 	}
@@ -172,12 +173,12 @@ func TestResetsThatWaitAreNotTooMany(t *testing.T) {
 	s := newResets(next)
 	const more = 10
 	for i := range uint32(maxResets + more) {
-		s.add(frame{kind: frameReset, dst: link.MakeID(3, 1), to: i})
+		s.add(frame.Header{Kind: frame.Reset, Dst: link.MakeID(3, 1), To: i})
 	}
 	s.waits(t)
 	require.LessOrEqual(t, len(s.pending), maxResets)
 	require.GreaterOrEqual(t, len(s.pending), maxResets-small(3).Slots, "there was room for these")
-	require.Equal(t, uint32(maxResets+more-1), s.pending[len(s.pending)-1].to, "the oldest are dropped")
+	require.Equal(t, uint32(maxResets+more-1), s.pending[len(s.pending)-1].To, "the oldest are dropped")
 }
 
 // A frame that was lost for long is sent again late. A link state of the host means that it may
@@ -191,25 +192,20 @@ func TestATunnelInBackOffTriesAtOnceWhenALinkStateComes(t *testing.T) {
 	defer b.Close()
 	a.settle()
 	ta := a
-	kept := func() int {
-		ta.mu.Lock()
-		defer ta.mu.Unlock()
-		return ta.arq.Kept()
-	}
-	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ta.kept() == 0 }, 30*time.Second, time.Millisecond)
 	ta.losesForLong(time.Minute)
-	was := ta.beginnings()
+	was := ta.Stats().Restarts
 	r := f.nodes[0].router
 	r.mu.Lock()
 	n := *r.linkStates[3]
 	r.mu.Unlock()
 	n.number++
-	r.receiveLinkState(r.sides[Right].Load(), &frame{
-		kind: frameLinkState, src: n.id, epoch: uint32(n.number), seq: uint32(n.number >> 32),
-		states: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8, arg: n.links[Left], ask: n.links[Right],
+	r.receiveLinkState(r.sides[Right].Load(), &frame.Header{
+		Kind: frame.LinkState, Src: n.id, Epoch: uint32(n.number), Seq: uint32(n.number >> 32),
+		States: uint32(n.sides[Left]) | uint32(n.sides[Right])<<8, Arg: n.links[Left], Ask: n.links[Right],
 	}, nil)
-	require.Eventually(t, func() bool { return ta.beginnings() > was }, 30*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return kept() == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ta.Stats().Restarts > was }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ta.kept() == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // A node that asks for a tunnel knows of none. If there is one already, its other end

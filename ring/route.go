@@ -31,16 +31,15 @@ func (r *router) onward(from *Link, dst link.ID) *Link {
 }
 
 // nextHopTo returns the next hop on the route to a process for a tunnel with an epoch. l is the
-// link to it. d is where frames go from there; for an uplink it is the side that its other end
-// takes. made identifies the links behind it.
-func (r *router) nextHopTo(id link.ID, epoch uint32) (l *Link, d Direction, made uint64) {
+// link to it. made identifies the links behind it.
+func (r *router) nextHopTo(id link.ID, epoch uint32) (l *Link, made uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l, d = r.nextHopLocked(id, epoch)
+	l, d := r.nextHopLocked(id, epoch)
 	if l != nil && d != Direct {
 		made = r.madeLocked(id.Host(), d)
 	}
-	return l, d, made
+	return l, made
 }
 
 // madeLocked returns a number that changes when a link on the route to a host is made
@@ -49,6 +48,7 @@ func (r *router) nextHopTo(id link.ID, epoch uint32) (l *Link, d Direction, made
 // counts as new twice.
 func (r *router) madeLocked(host int, d Direction) (made uint64) {
 	h := r.host
+	made = uint64(d) // for an uplink, the side that its other end takes
 	if !r.opts.Member {
 		h = r.opts.neighbour(h, d)
 	}

@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -26,7 +28,7 @@ type router struct {
 	sides [2]atomic.Pointer[Link]
 	// pollsBoth are set while the worker of a side's lane polls that of the other side as well.
 	pollsBoth [MaxLanes]atomic.Bool
-	drops     [numDrops]atomic.Uint64
+	drops     frame.Drops
 	// members are the links Down that are up; replaced under mu.
 	members atomic.Pointer[map[link.ID]*Link]
 	// version changes after links and link states have changed. Callers that cache a next
@@ -34,14 +36,16 @@ type router struct {
 	version atomic.Uint32
 
 	mu         lock.Mutex[lock.Router]
-	links      map[linkKey]*Link   // guarded by mu
-	linkStates map[int]*linkState  // by host; guarded by mu
-	supersede  superseding         // guarded by mu
-	nextChange chan struct{}       // closed and replaced at the next change of links or link states; guarded by mu
-	closed     bool                // guarded by mu
-	asking     map[link.ID]*asking // peers being made here; guarded by mu
-	routed     map[link.ID]routed  // peers over tunnels; guarded by mu
+	links      map[linkKey]*Link      // guarded by mu
+	linkStates map[int]*linkState     // by host; guarded by mu
+	supersede  superseding            // guarded by mu
+	nextChange chan struct{}          // closed and replaced at the next change of links or link states; guarded by mu
+	closed     bool                   // guarded by mu
+	asking     map[link.ID]*asking    // peers being made here; guarded by mu
+	routed     map[link.ID]*tunnelEnd // with peers over them; guarded by mu
 	tunnels    tunnelTable
+
+	tunnelConfig tunnel.Config // immutable
 }
 
 // asking is a peer that makePeer makes.
@@ -51,46 +55,17 @@ type asking struct {
 	err  error
 }
 
-// routed is a peer over a tunnel.
-type routed struct {
-	peer   *link.Peer
-	tunnel *tunnel
-}
-
-// Reasons to drop a frame.
-type dropReason int
-
-const (
-	dropUnknownNode   dropReason = iota // for a process of this host that does not exist, or one of our own that came back
-	dropHops                            // went over too many links
-	dropNoLink                          // the next link is down
-	dropUnknownTunnel                   // for a tunnel that does not exist, or of another epoch
-	dropForged                          // for a tunnel that belongs to another process
-	dropDuplicate                       // came before
-	dropGap                             // one before it is missing
-	dropBadBody                         // entries outside of the window or of the body
-	dropClosed                          // for a tunnel that is closed here
-	dropTooMany                         // one process asks for too many tunnels
-	dropLinkState                       // a link state that no process may send
-	dropSource                          // a member sent it in the name of another
-	dropStopped                         // for a process that does not take frames, or through one
-	dropStranger                        // asks for a tunnel in the name of a process that no link state names
-	numDrops
-)
-
-var dropNames = [numDrops]string{
-	"unknown node", "too many hops", "no link", "unknown tunnel", "forged tunnel", "duplicate", "gap",
-	"bad body", "tunnel closed", "too many tunnels", "bad news", "forged source", "stopped",
-	"unknown source",
-}
-
-func (r *router) drop(why dropReason) { r.drops[why].Add(1) }
+func (r *router) drop(why frame.Reason) { r.drops.Count(why) }
 
 func newRouter(n *Node, o Options) *router {
 	r := &router{
 		node: n, opts: o, host: n.id.Host(),
 		links: map[linkKey]*Link{}, linkStates: map[int]*linkState{}, nextChange: make(chan struct{}),
-		asking: map[link.ID]*asking{}, routed: map[link.ID]routed{},
+		asking: map[link.ID]*asking{}, routed: map[link.ID]*tunnelEnd{},
+	}
+	r.tunnelConfig = tunnel.Config{
+		ID: n.id, FrameBytes: o.FrameBytes, Window: o.Window, Retention: o.Retention,
+		Hops: o.mostHops(), Drops: &r.drops, AfterFunc: time.AfterFunc,
 	}
 	r.asks, r.endAsks = context.WithCancel(context.Background())
 	r.tunnels.init()
@@ -259,10 +234,6 @@ func (r *router) changed(from *Link, hosts ...int) {
 		}
 	}
 	for _, t := range r.tunnels.all() {
-		t.requestReroute(slices.Contains(hosts, t.remote.Host()))
+		t.RequestReroute(slices.Contains(hosts, t.Remote.Host()))
 	}
 }
-
-// grace is how long a process may be unreachable before its tunnels go down. That
-// one link is mended and another is cut may become known in either order.
-const grace = time.Second

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/explore"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
@@ -67,7 +68,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 	// A frame for a tunnel that does not exist is dropped and counted.
 	count := func() (n uint64) {
 		for _, node := range all {
-			n += node.router.drops[dropUnknownTunnel].Load()
+			n += node.router.drops[frame.DropUnknownTunnel].Load()
 		}
 		return n
 	}
@@ -76,7 +77,7 @@ func schedule(t *testing.T, seed uint64, noBubble, members bool) (sent, arrived 
 		if to == l.router.host || members && l.direction != Up {
 			return
 		}
-		f := frame{kind: frameAck, src: l.router.node.id, dst: link.MakeID(to, 1+rng.IntN(processes)), epoch: rng.Uint32(), hops: l.router.opts.mostHops()}
+		f := frame.Header{Kind: frame.Ack, Src: l.router.node.id, Dst: link.MakeID(to, 1+rng.IntN(processes)), Epoch: rng.Uint32(), Hops: l.router.opts.mostHops()}
 		if l.out[0].inject(&f, nil) {
 			sent++
 		}

@@ -3,7 +3,9 @@ package ring
 import (
 	"slices"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 )
 
 // sendQueue is what waits to be sent over a link besides the frames of tunnels: a frame of
@@ -12,8 +14,8 @@ import (
 type sendQueue[T comparable] struct {
 	// Immutable.
 	link  *Link
-	most  int                                     // how many wait at the most; 0: any number
-	frame func(T) (f frame, body []byte, ok bool) // what is sent for a T, if anything is
+	most  int                                            // how many wait at the most; 0: any number
+	frame func(T) (f frame.Header, body []byte, ok bool) // what is sent for a T, if anything is
 
 	mu      lock.Mutex[lock.SendQueue]
 	pending []T  // in the order of asking, each once; guarded by mu
@@ -39,7 +41,7 @@ func (s *sendQueue[T]) add(each ...T) {
 	}
 	if len(s.pending) > 0 && !s.sending {
 		s.sending = true
-		go s.link.out[0].want(s)
+		go s.link.out[0].Want(s)
 	}
 }
 
@@ -56,8 +58,8 @@ func (s *sendQueue[T]) take() (v T, ok, more bool) {
 	return v, ok, s.sending
 }
 
-// send implements source.
-func (s *sendQueue[T]) send(o *outLane) (n int, more bool) {
+// Send implements tunnel.Source.
+func (s *sendQueue[T]) Send(l tunnel.Lane) (n int, more bool) {
 	for {
 		v, ok, more := s.take()
 		if !ok {
@@ -65,8 +67,34 @@ func (s *sendQueue[T]) send(o *outLane) (n int, more bool) {
 		}
 		f, body, ok := s.frame(v)
 		if ok {
-			o.put(&f, body)
-			return f.size(), more
+			l.Put(&f, body)
+			return f.Size(), more
 		}
 	}
+}
+
+// reset informs the source of a frame that its tunnel does not exist here. It has no
+// answer: a source that does not get it sends again, and gets another one.
+func (r *router) reset(f *frame.Header) {
+	if f.Kind == frame.Reset || f.Kind == frame.Ack {
+		return
+	}
+	link, _, _ := r.route(f.Src.Host(), f.Epoch)
+	if link == nil {
+		return
+	}
+	link.resets.add(frame.Header{
+		Kind: frame.Reset, Src: r.node.id, Dst: f.Src, Hops: r.opts.mostHops(),
+		To: f.From, From: f.To, Epoch: f.Epoch,
+	})
+}
+
+// maxResets is how many resets wait for a link at most. More tunnels of a process that was
+// started again are rare. The frames that asked for dropped resets come again.
+const maxResets = 256
+
+func resetFrame(f frame.Header) (frame.Header, []byte, bool) { return f, nil, true }
+
+func newResets(l *Link) *sendQueue[frame.Header] {
+	return &sendQueue[frame.Header]{link: l, most: maxResets, frame: resetFrame}
 }

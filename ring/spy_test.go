@@ -1,5 +1,7 @@
 package ring
 
+import "github.com/ntbnet/ntbnet/internal/frame"
+
 import "github.com/ntbnet/ntbnet/ntb"
 
 // spied is the device of a link with one lane, over which a test sees the frames go: those
@@ -8,7 +10,7 @@ import "github.com/ntbnet/ntbnet/ntb"
 type spied struct {
 	ntb.Device
 	o   *Options
-	see func(f frame, sent bool)
+	see func(f frame.Header, sent bool)
 }
 
 func (s *spied) Outbound() ntb.Window {
@@ -20,10 +22,10 @@ func (s *spied) Outbound() ntb.Window {
 type spy struct {
 	*spied
 	w      ntb.Window
-	header [frameHeader]byte // of the frame that is sent next
+	header [frame.HeaderBytes]byte // of the frame that is sent next
 }
 
-func (s *spy) slotBytes() int { return frameHeader + s.o.FrameBytes }
+func (s *spy) slotBytes() int { return frame.HeaderBytes + s.o.FrameBytes }
 
 // inSlot returns the offset of a store in its slot, or -1 if it is not in a slot.
 func (s *spy) inSlot(off int) int {
@@ -43,18 +45,18 @@ func (s *spy) Store(off int, p []byte) {
 func (s *spy) Store64(off int, v uint64) { s.w.Store64(off, v) }
 
 func (s *spy) Publish(off int, v uint64, width int) {
-	var f frame
+	var f frame.Header
 	switch {
 	case width == 8 && s.inSlot(off) == 0:
 		slot := ntb.AlignedBytes(s.slotBytes())
 		copy(slot, s.header[:])
-		if readFrame(slot, v, &f) {
+		if frame.Read(slot, v, &f) {
 			s.see(f, true)
 		}
 	case width == 4 && off == laneCredit:
 		at := lanesAt + int((v-1)%uint64(s.o.Slots))*s.slotBytes()
 		slot := s.Device.Inbound()[at : at+s.slotBytes()]
-		if readFrame(slot, ntb.Load64(slot, 0), &f) {
+		if frame.Read(slot, ntb.Load64(slot, 0), &f) {
 			s.see(f, false)
 		}
 	}

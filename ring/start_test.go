@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func knowsAll(r *router, nodes int) bool {
 
 // asked returns a tunnel that host 1 has asked host 3 for, and the frame that asks,
 // which no node has seen yet.
-func asked(f *fabric) (*tunnel, *frame) {
+func asked(f *fabric) (*tunnelEnd, *frame.Header) {
 	// A link state that came later would change the route, and so have everything
 	// sent again.
 	for _, n := range f.nodes {
@@ -39,23 +40,19 @@ func asked(f *fabric) (*tunnel, *frame) {
 	return x, x.openFrame()
 }
 
-// silenceAlarm has a tunnel send nothing again because it takes long.
-func (t *tunnel) silenceAlarm() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.timer.at = time.Unix(0, 0) // no other time is earlier
+// silenceAlarms has the tunnels that a node makes from then on send nothing again because it takes long.
+func (r *router) silenceAlarms() {
+	r.tunnelConfig.AfterFunc = func(d time.Duration, _ func()) *time.Timer { return time.AfterFunc(d, func() {}) }
 }
 
 // came waits until a tunnel has taken n frames, and requires that the other end has sent
 // each once.
-func came(t *testing.T, x, y *tunnel, n uint32) {
+func came(t *testing.T, x, y *tunnelEnd, n uint32) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); x.expects() != n+1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); x.Expects() != n+1; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end))
 	}
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	require.Zero(t, y.arq.Stats().Resent)
+	require.Zero(t, y.Stats().Resent)
 }
 
 // A link state comes while a tunnel is being made, and has a frame sent in it.
@@ -64,11 +61,11 @@ func TestAcceptIsTheFirstFrameOfATunnel(t *testing.T) {
 	f := newFabric(t, small(4))
 	r := f.nodes[2].router
 	x, open := asked(f)
+	r.silenceAlarms()
 	y := r.admit(linkKey{}, open)
 	defer r.node.wg.Done() // there is no peer
-	y.silenceAlarm()
-	y.reroute() // as router.changed does
-	y.probe()
+	y.Reroute()            // as router.changed does
+	y.Probe()
 	defer x.Close()
 	defer y.Close()
 	came(t, x, y, 1)
@@ -81,16 +78,14 @@ func TestAcceptIsSentAgainByANewWay(t *testing.T) {
 	f := newFabric(t, small(4))
 	r := f.nodes[2].router
 	x, open := asked(f)
+	r.silenceAlarms()
 	y := newAnswerer(r, linkKey{}, open)
-	y.silenceAlarm()
-	y.mu.Lock()
-	y.loseAll(time.Now()) // accept was sent, and has not come yet
-	y.mu.Unlock()
+	y.Step(loseAll) // accept was sent, and has not come yet
 	r.tunnels.add(y)
 	defer x.Close()
 	defer y.Close()
-	y.probe()
-	y.reroute()
+	y.Probe()
+	y.Reroute()
 	came(t, x, y, 1)
 }
 
@@ -100,9 +95,9 @@ func TestTheLinkStateOfAProcessWhoseClockWentBackCounts(t *testing.T) {
 	f := newFabric(t, small(3))
 	r := f.nodes[0].router
 	number := uint64(time.Now().Add(time.Hour).UnixNano())
-	r.receiveLinkState(r.sides[Left].Load(), &frame{
-		kind: frameLinkState, src: link.MakeID(2, 1), epoch: uint32(number), seq: uint32(number >> 32),
-		states: uint32(stateDown) | uint32(stateDown)<<8,
+	r.receiveLinkState(r.sides[Left].Load(), &frame.Header{
+		Kind: frame.LinkState, Src: link.MakeID(2, 1), Epoch: uint32(number), Seq: uint32(number >> 32),
+		States: uint32(stateDown) | uint32(stateDown)<<8,
 	}, nil)
 	for _, n := range []*Node{f.nodes[0], f.nodes[2]} {
 		require.Eventually(t, func() bool {
@@ -142,7 +137,7 @@ func TestARequestThatOvertakesTheLinkStateIsTakenWhenThatComes(t *testing.T) {
 		_, err := f.nodes[0].Peer(within(t), link.MakeID(3, 1))
 		made <- err
 	}()
-	require.Eventually(t, func() bool { return r.drops[dropStranger].Load() >= 3 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.drops[frame.DropStranger].Load() >= 3 }, 60*time.Second, time.Millisecond)
 	select {
 	case err := <-made:
 		require.Fail(t, "it was not refused", "%v", err)
@@ -164,7 +159,7 @@ func TestAPeerIsMadeAlthoughNobodyWaitsAnyMore(t *testing.T) {
 		_, err := f.nodes[0].Peer(ctx, link.MakeID(3, 1))
 		made <- err
 	}()
-	require.Eventually(t, func() bool { return f.nodes[2].router.drops[dropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.nodes[2].router.drops[frame.DropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-made, context.Canceled)
 	remember()
@@ -184,7 +179,7 @@ func TestANodeThatIsClosedAsksNoMore(t *testing.T) {
 		_, err := f.nodes[0].Peer(context.Background(), link.MakeID(3, 1))
 		made <- err
 	}()
-	require.Eventually(t, func() bool { return f.nodes[2].router.drops[dropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.nodes[2].router.drops[frame.DropStranger].Load() > 0 }, 60*time.Second, time.Millisecond)
 	f.nodes[0].Close()
 	require.ErrorIs(t, <-made, link.ErrClosed)
 }

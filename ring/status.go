@@ -25,7 +25,7 @@ func (n *Node) Status() *status.Process {
 	r := n.router
 	s := &status.Process{
 		Node: n.id.Host(), Process: n.id.Process(), Topology: r.opts.Topology.String(), Nodes: r.opts.Hosts, Lanes: r.opts.Lanes,
-		Hosts: n.Hosts(), Drops: map[string]uint64{},
+		Hosts: n.Hosts(), Drops: r.drops.ByReason(),
 	}
 	r.mu.Lock()
 	links := slices.Collect(maps.Values(r.links))
@@ -34,18 +34,17 @@ func (n *Node) Status() *status.Process {
 		s.Links = append(s.Links, l.info())
 	}
 	slices.SortFunc(s.Links, func(a, b status.Link) int { return cmp.Or(a.To-b.To, a.Process-b.Process) })
-	for why := range r.drops {
-		if v := r.drops[why].Load(); v > 0 {
-			s.Drops[dropNames[why]] = v
-		}
-	}
 	return s
 }
 
 // Tunnels returns the routed peers.
 func (n *Node) Tunnels() (all []TunnelInfo) {
 	for _, t := range n.router.tunnels.all() {
-		all = append(all, t.info())
+		i := TunnelInfo{Peer: t.Remote, State: t.State(), Lane: t.laneIndex(), Epoch: t.Epoch, Sent: t.Stats().Sent}
+		if l := t.via.Load(); l != nil {
+			i.Direction = l.direction.String()
+		}
+		all = append(all, i)
 	}
 	return all
 }
@@ -111,16 +110,6 @@ func (l *Link) info() status.Link {
 		i.Wakes += in.wakes.Load()
 		i.Rests += in.rests.Load()
 		i.Yields += in.yields.Load()
-	}
-	return i
-}
-
-func (t *tunnel) info() TunnelInfo {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i := TunnelInfo{Peer: t.remote, State: t.current(), Lane: t.laneIndex(), Epoch: t.epoch, Sent: t.arq.Stats().Sent}
-	if t.nextHop.link != nil {
-		i.Direction = t.nextHop.link.direction.String()
 	}
 	return i
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -62,7 +63,7 @@ func TestAStoppedNodeDoesNotHoldUpAMember(t *testing.T) {
 		known(t, f.nodes[host-1], m.ID())
 		known(t, m, link.MakeID(host, 1))
 	}
-	var near [2]*tunnel
+	var near [2]*tunnelEnd
 	for i, host := range []int{1, 3} {
 		x, y := pairUp(t, m, f.nodes[host-1])
 		defer x.Close()
@@ -90,8 +91,8 @@ func TestAMembersFrameIsKeptFromWhenCreditHasCome(t *testing.T) {
 	o.Topology = Line
 	m := newMiddle(t, o, 0)
 	defer m.close()
-	own := &greedy{f: frame{kind: frameAck, src: m.n.id, dst: link.MakeID(3, 1), hops: 3}}
-	m.out.want(own) // until the lane is full; it waits from then on
+	own := &greedy{f: frame.Header{Kind: frame.Ack, Src: m.n.id, Dst: link.MakeID(3, 1), Hops: 3}}
+	m.out.Want(own) // until the lane is full; it waits from then on
 	m.out.stall.stopped = true
 	f := m.f
 	require.Equal(t, headStopped, m.out.forward(&f, nil, m.in, true))

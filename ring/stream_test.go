@@ -120,15 +120,13 @@ func (s *stream) check(t testing.TB) {
 }
 
 // once checks that each end has taken exactly once what the other sent.
-func once(t testing.TB, a, b *tunnel) {
+func once(t testing.TB, a, b *tunnelEnd) {
 	t.Helper()
-	for _, ends := range [][2]*tunnel{{a, b}, {b, a}} {
+	for _, ends := range [][2]*tunnelEnd{{a, b}, {b, a}} {
 		x, y := ends[0], ends[1]
 		x.settle()
-		x.mu.Lock()
-		sent := x.arq.Stats().Sent
-		x.mu.Unlock()
-		got := uint64(y.expects() - 1)
+		sent := x.Stats().Sent
+		got := uint64(y.Expects() - 1)
 		require.GreaterOrEqual(t, got, sent)
 		require.LessOrEqual(t, got, sent+1) // what asks
 	}
@@ -257,12 +255,12 @@ func (f *fabric) run(t testing.TB, streams []*stream, started func()) (done, wan
 			t.Error(*w)
 		}
 		if s.done.Load() == 0 {
-			t.Logf("%v to %v: nothing arrived", s.to.(*tunnel).remote, s.from.(*tunnel).remote)
+			t.Logf("%v to %v: nothing arrived", s.to.(*tunnelEnd).Remote, s.from.(*tunnelEnd).Remote)
 		}
 	}
 	for _, n := range f.nodes {
 		for _, t := range n.router.tunnels.all() {
-			t.step(t.drop) // including those whose frames are stuck
+			t.Drop() // including those whose frames are stuck
 		}
 	}
 	<-ended

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
@@ -73,15 +74,15 @@ func (l *inLane) takeOwn() (took, left bool) {
 		return false, false
 	}
 	l.link.raceAcquire()
-	if !readFrame(slot, first, &l.frame) {
+	if !frame.Read(slot, first, &l.frame) {
 		return false, true
 	}
 	f := &l.frame
-	if kind := arq.Kind(f.kind); f.dst != l.link.router.node.id || kind != arq.Data && kind != arq.Ack {
+	if kind := arq.Kind(f.Kind); f.Dst != l.link.router.node.id || kind != arq.Data && kind != arq.Ack {
 		return false, true
 	}
-	t := l.link.router.tunnels.get(f.to)
-	if t == nil || t.epoch != f.epoch || t.remote != f.src || t.via.Load() != l.link {
+	t := l.link.router.tunnels.get(f.To)
+	if t == nil || t.Epoch != f.Epoch || t.Remote != f.Src || t.via.Load() != l.link {
 		return false, true
 	}
 	body, there := l.body(slot)
@@ -93,17 +94,4 @@ func (l *inLane) takeOwn() (took, left bool) {
 	l.link.router.deliver(l, f, body)
 	l.release(next)
 	return true, false
-}
-
-// Poll implements link.Frames.
-func (t *tunnel) Poll() bool {
-	l := t.heard.Load()
-	return l != nil && l.poll()
-}
-
-// Rest implements link.Frames.
-func (t *tunnel) Rest() {
-	if l := t.heard.Load(); l != nil {
-		l.wakeWorker()
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/tunnel"
 )
 
 // Topology is how hosts are cabled.
@@ -99,7 +100,7 @@ const (
 var (
 	// ErrUnreachable reports that no route leads to the process. It does not exist, or
 	// the links to it are cut in every direction. sdp turns it into EHOSTUNREACH.
-	ErrUnreachable = errors.New("ring: no route to node")
+	ErrUnreachable = tunnel.ErrUnreachable
 	// ErrMismatch reports that the two ends of a link are set up differently:
 	// number of hosts, topology, lanes, slots, or position in the ring.
 	ErrMismatch = errors.New("ring: the two ends of the link differ")

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -11,14 +12,14 @@ import (
 )
 
 // tunnelOverRelay returns a tunnel of a relay to a node behind its right neighbour.
-func tunnelOverRelay(m *relay) (x *tunnel, right *Link) {
+func tunnelOverRelay(m *relay) (x *tunnelEnd, right *Link) {
 	r := m.n.router
-	x = newAnswerer(r, linkKey{Right, 0}, &frame{
-		src: link.MakeID(3, 1), epoch: 9, arg: uint32(m.o.Window >> 10), ask: uint32(m.o.Retention >> 10),
+	x = newAnswerer(r, linkKey{Right, 0}, &frame.Header{
+		Src: link.MakeID(3, 1), Epoch: 9, Arg: uint32(m.o.Window >> 10), Ask: uint32(m.o.Retention >> 10),
 	})
 	r.tunnels.add(x)
 	right = r.sides[Right].Load()
-	x.nextHop.link = right
+	x.goes(right)
 	return x, right
 }
 
@@ -36,23 +37,23 @@ func TestATunnelDoesNotAllocate(t *testing.T) {
 	x, right := tunnelOverRelay(m)
 	x.Publish(0, 1, 8) // the first frame is accept
 	body := publishes([2]uint64{8, 7})
-	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.index, epoch: x.epoch, ack: 2, length: uint32(len(body)),
+	came := frame.Header{
+		Kind: frame.Data, Src: x.Remote, Dst: m.n.id, To: x.Index, Epoch: x.Epoch, Ack: 2, Length: uint32(len(body)),
 	}
 	step := func() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
 		x.Publish(0, 2, 8)
-		came.seq++
+		came.Seq++
 		r.deliver(right.in[0], &came, body)
-		came.ack++
+		came.Ack++
 	}
 	step()
 	require.Zero(t, testing.AllocsPerRun(1000, step))
-	require.Equal(t, arq.Up, x.current())
-	require.EqualValues(t, 1002, x.arq.Stats().Sent, "the first word waited for room, and went with the second")
-	require.EqualValues(t, 1003, x.expects())
+	require.Equal(t, arq.Up, x.State())
+	require.EqualValues(t, 1002, x.Stats().Sent, "the first word waited for room, and went with the second")
+	require.EqualValues(t, 1003, x.Expects())
 	require.EqualValues(t, 7, ntb.Load64(x.Inbound(), 8))
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 }
 
@@ -64,17 +65,17 @@ func BenchmarkTunnel(b *testing.B) {
 	defer m.close()
 	x, right := tunnelOverRelay(m)
 	body := publishes([2]uint64{8, 7})
-	came := frame{
-		kind: frameData, src: x.remote, dst: m.n.id, to: x.index, epoch: x.epoch, ack: 1, length: uint32(len(body)),
+	came := frame.Header{
+		Kind: frame.Data, Src: x.Remote, Dst: m.n.id, To: x.Index, Epoch: x.Epoch, Ack: 1, Length: uint32(len(body)),
 	}
 	for b.Loop() {
 		m.to.Publish32(laneCredit, uint32(m.out.hop))
 		x.Publish(0, 2, 8)
-		came.seq++
+		came.Seq++
 		m.n.router.deliver(right.in[0], &came, body)
-		came.ack = uint32(x.arq.Stats().Sent) + 1
+		came.Ack = uint32(x.Stats().Sent) + 1
 	}
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 }
 
@@ -89,19 +90,15 @@ func TestAPublishedWordIsNotHeldBackByAStoreBehindIt(t *testing.T) {
 	x.Publish(0, 1, 8) // the first frame is accept
 	x.Publish(8, 2, 8)
 	x.Store64(16, 3)
-	sent := func() uint64 {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.arq.Stats().Sent
-	}
+	sent := func() uint64 { return x.Stats().Sent }
 	for range 4 {
 		m.takenAll()
 	}
 	require.EqualValues(t, 1, sent())
-	require.False(t, m.out.waiting(waiter{source: x}))
+	require.False(t, m.out.waiting(waiter{source: x.Tunnel}))
 	x.Store64(24, 4)
 	x.Store64(32, 5)
 	require.EqualValues(t, 1, sent(), "these are not published")
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 }

@@ -59,14 +59,14 @@ type ringOfTunnels struct {
 	lossy   bool
 	nodes   []*Node // the owners, by host, and the members behind them
 	workers []*worker
-	tunnels []*tunnel
-	stores  map[*tunnel]*storing
-	moved   map[*tunnel]bool // links have changed since it found its next hop
+	tunnels []*tunnelEnd
+	stores  map[*tunnelEnd]*storing
+	moved   map[*tunnelEnd]bool // links have changed since it found its next hop
 }
 
 // storing is what one end of a tunnel stores: words and data, each published with its number.
 type storing struct {
-	far  *tunnel
+	far  *tunnelEnd
 	turn *link.Turn
 	done uint64 // the last number
 	left int    // stores to come
@@ -76,7 +76,7 @@ func newRingOfTunnels(t *testing.T, seed uint64) *ringOfTunnels {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	members := seed%2 == 1
 	w := &ringOfTunnels{
-		t: t, rng: rng, lossy: seed%5 == 4, stores: map[*tunnel]*storing{}, moved: map[*tunnel]bool{},
+		t: t, rng: rng, lossy: seed%5 == 4, stores: map[*tunnelEnd]*storing{}, moved: map[*tunnelEnd]bool{},
 		o: Options{
 			Hosts: 3 + int(seed/2%3), Slots: 2 + rng.IntN(3), FrameBytes: 256, Window: link.MinWindow,
 			Retention: 1024 << rng.IntN(4), NoSpin: rng.IntN(2) == 0,
@@ -170,14 +170,14 @@ func (w *ringOfTunnels) flood() {
 }
 
 func (w *ringOfTunnels) tunnel(from, to *Node) {
+	from.router.silenceAlarms()
+	to.router.silenceAlarms()
 	x := newAsker(from.router, to.id)
-	x.timer.at = time.Unix(1, 0) // it never goes off
 	from.router.tunnels.add(x)
 	y := to.router.admit(linkKey{}, x.openFrame())
 	require.NotNil(w.t, y)
 	to.router.node.wg.Done() // there is no peer
-	y.timer.at = x.timer.at
-	for _, t := range []*tunnel{x, y} {
+	for _, t := range []*tunnelEnd{x, y} {
 		turn, _ := newTurn()
 		w.tunnels = append(w.tunnels, t)
 		w.stores[t] = &storing{far: x, turn: turn, left: w.rng.IntN(60)}
@@ -234,9 +234,10 @@ func (w *ringOfTunnels) work(k *worker) bool {
 }
 
 // use has the user of a tunnel store something. It reports whether it did.
-func (w *ringOfTunnels) use(t *tunnel) bool {
+func (w *ringOfTunnels) use(t *tunnelEnd) bool {
 	s := w.stores[t]
-	if s.left == 0 || !t.LinkUp() || t.far.out.Len() == 0 {
+	out := t.Outbound()
+	if s.left == 0 || !t.LinkUp() || out.Len() == 0 {
 		return false
 	}
 	p := make([]byte, 8*(1+w.rng.IntN(80)))
@@ -277,7 +278,7 @@ func (w *ringOfTunnels) step(many bool) bool {
 			t := w.tunnels[i-n-m]
 			if did = w.moved[t]; did {
 				w.moved[t] = false
-				t.reroute()
+				t.Reroute()
 			}
 		}
 		if did {
@@ -368,16 +369,13 @@ func (w *ringOfTunnels) arrived() string {
 func (w *ringOfTunnels) later() {
 	at := time.Now().Add(time.Hour)
 	for _, t := range w.tunnels {
-		t.mu.Lock()
-		t.arq.Expire(at)
-		t.push(time.Now())
-		t.unlockAndSend()
+		t.Step(func(e *arq.End, _ time.Time) { e.Expire(at) })
 	}
 }
 
 func (w *ringOfTunnels) end() {
 	for _, t := range w.tunnels {
-		t.step(t.drop)
+		t.Drop()
 		t.Close()
 	}
 	for _, k := range w.workers {
@@ -411,8 +409,8 @@ func scheduleTunnels(t *testing.T, seed uint64, cut bool) string {
 		wrong = w.arrived()
 	}
 	for _, t := range w.tunnels {
-		if wrong == "" && t.current() != arq.Up {
-			wrong = fmt.Sprintf("a tunnel of %v is %v", t.router.node.id, t.current())
+		if wrong == "" && t.State() != arq.Up {
+			wrong = fmt.Sprintf("a tunnel of %v is %v", t.router.node.id, t.State())
 		}
 	}
 	return wrong

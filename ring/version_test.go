@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -32,7 +33,7 @@ func TestBothSidesOfLanesSayBothVersions(t *testing.T) {
 		spad    int
 		one     uint32
 	}{
-		{"lanes", linkVersion, linkMagicSpad, 1},
+		{"lanes", frame.Version, linkMagicSpad, 1},
 		{"peer behind lanes", link.Version, linkLanesSpad, 1 << 24},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -121,9 +121,9 @@ func (Setup) class() info { return info{"link.setupSend", 54, false} }
 // All peers that are reached over a link share its lanes. But a lane counts as the
 // link's own, since nothing gets past a neighbour that takes nothing.
 func (LaneIn) class() info  { return info{"ring.inLane", 60, false} }
-func (Receive) class() info { return info{"ring.inbound", 61, false} }
+func (Receive) class() info { return info{"tunnel.inbound", 61, false} }
 func (LaneOut) class() info { return info{"ring.outLane", 62, false} }
-func (Tunnel) class() info  { return info{"ring.tunnel", 63, false} }
+func (Tunnel) class() info  { return info{"tunnel.Tunnel", 63, false} }
 
 func (Node) class() info    { return info{"link.Node", 70, true} }
 func (Router) class() info  { return info{"ring.router", 71, true} }

@@ -1,9 +1,11 @@
-package ring
+package tunnel
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
@@ -42,45 +44,12 @@ func TestABacklogThatIsNeverEmptyTakesNoMoreMemory(t *testing.T) {
 	}
 }
 
-// routedPeers returns a peer over a tunnel in a line of two, and its tunnel. From then on the
-// second node takes no frames of the first.
-func routedPeers(t *testing.T) (p *link.Peer, a *tunnel) {
-	o := small(2)
-	o.Topology, o.Failover = Line, true
-	f := newPlainFabric(t, o)
-	p, err := f.nodes[0].Peer(within(t), link.MakeID(2, 1))
-	require.NoError(t, err)
-	p.Frames().Arrived(time.Minute)
-	a = f.nodes[0].router.routed[link.MakeID(2, 1)].tunnel
-	lane := &f.nodes[1].router.sides[Left].Load().in[a.laneIndex()].mu
-	// This runs in a goroutine of its own, since the test locks what may not be
-	// locked under this lock.
-	held, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		lane.Lock()
-		defer lane.Unlock()
-		close(held)
-		<-release
-	}()
-	<-held
-	t.Cleanup(func() { close(release); <-done }) // before the fabric ends
-	return p, a
-}
-
-// expects returns the sequence number that is expected next.
-func (t *tunnel) expects() uint32 {
-	t.inbound.mu.Lock()
-	defer t.inbound.mu.Unlock()
-	return t.inbound.recv.Expects()
-}
-
 // frameFrom returns the next frame of the other end of a tunnel. It acknowledges
 // nothing.
-func (t *tunnel) frameFrom(body []byte) *frame {
-	return &frame{
-		kind: frameData, src: t.remote, dst: t.router.node.id, to: t.index, from: t.far.index, epoch: t.epoch,
-		seq: t.expects(), ack: 1, length: uint32(len(body)),
+func (t *Tunnel) frameFrom(body []byte) *frame.Header {
+	return &frame.Header{
+		Kind: frame.Data, Src: t.Remote, Dst: t.config.ID, To: t.Index, From: t.far, Epoch: t.Epoch,
+		Seq: t.Expects(), Ack: 1, Length: uint32(len(body)),
 	}
 }
 
@@ -96,6 +65,13 @@ func publishes(words ...[2]uint64) (body []byte) {
 	return body
 }
 
+// counted is a service that counts messages.
+type counted struct{ messages atomic.Int64 }
+
+func (c *counted) Open(*link.Peer) link.Handler { return c }
+func (c *counted) Message([]byte) error         { c.messages.Add(1); return nil }
+func (c *counted) Down(error)                   {}
+
 // Where the set-up queue of a window is.
 const (
 	setupAt    = 0x1000
@@ -107,13 +83,18 @@ const (
 // does not fill this node's memory.
 func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
 	leak.Check(t)
-	p, a := routedPeers(t)
-	e := serviceOf(a.router.node)
+	a, _, _ := stuckTunnels(t, func(*Config) {})
+	n := link.NewNode(a.config.ID)
+	e := &counted{}
+	n.Register(link.ServiceSDP, e)
+	p, err := n.UpOver(a, a.Remote)
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Fail(link.ErrClosed); n.Close() })
 	const messages = 20_000
 	for n := uint64(1); n <= messages; n++ {
 		off := setupAt + (n-1)%setupCount*setupBytes
 		body := publishes(
-			[2]uint64{off + 8, uint64(p.ID()) | uint64(a.router.node.id)<<32},
+			[2]uint64{off + 8, uint64(p.ID()) | uint64(a.config.ID)<<32},
 			[2]uint64{off, n | link.ServiceSDP<<48 | 1<<56},
 			[2]uint64{0, n | 1<<31}, // the master word
 		)
@@ -122,7 +103,7 @@ func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 	}
-	e.wait(t, func() bool { return len(e.messages) == messages })
+	require.Eventually(t, func() bool { return e.messages.Load() == messages }, 60*time.Second, time.Millisecond)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Less(t, len(a.late.stores), 1000)
@@ -131,12 +112,12 @@ func TestSetUpCreditThatIsNotAcknowledgedTakesNoMemory(t *testing.T) {
 // Whatever makes this node store for a peer that acknowledges nothing, it ends.
 func TestATunnelEndsWhoseOtherEndAcknowledgesNothing(t *testing.T) {
 	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
+	a, _, _ := stuckTunnels(t, func(*Config) {})
 	for i := range 2 * maxLate {
 		a.Publish(8*(i%100), uint64(i), 8)
 	}
 	require.False(t, a.LinkUp())
-	require.ErrorIs(t, a.ended(t), link.ErrProtocol)
+	require.ErrorIs(t, a.Wait(), link.ErrProtocol)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.True(t, a.late.empty())

@@ -1,8 +1,7 @@
-package ring
+package tunnel
 
 import (
 	"encoding/binary"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,23 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stuckTunnels returns the two ends of a tunnel in a line of two. The second node
-// takes no frames from the first until goOn is called.
-func stuckTunnels(t *testing.T, change func(*Options)) (a, b *tunnel, goOn func()) {
-	o := small(2)
-	o.Topology, o.FrameBytes, o.Retention = Line, 256, 1<<20
-	change(&o)
-	f := newFabric(t, o)
-	a, b = f.tunnels(t, 1, 2)
-	t.Cleanup(func() { a.Close(); b.Close() })
-	lane := &f.nodes[1].router.sides[Left].Load().in[a.laneIndex()].mu
-	lane.Lock()
-	goOn = sync.OnceFunc(lane.Unlock)
-	t.Cleanup(goOn) // before the fabric ends
-	return a, b, goOn
-}
-
-func (t *tunnel) unsent() int {
+func (t *Tunnel) unsent() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.arq.Unsent()
@@ -49,7 +32,7 @@ func newTurn() (*link.Turn, chan struct{}) {
 // not wait.
 func TestDataWaitsForTheLane(t *testing.T) {
 	leak.Check(t)
-	a, b, goOn := stuckTunnels(t, func(*Options) {})
+	a, b, goOn := stuckTunnels(t, func(*Config) {})
 	first, woken := newTurn()
 	second, _ := newTurn()
 	const piece = 200 // no two fit in a frame
@@ -70,7 +53,7 @@ func TestDataWaitsForTheLane(t *testing.T) {
 	<-woken
 	require.Zero(t, a.Data(at, make([]byte, piece), second), "it is still another one's turn")
 	require.NotZero(t, a.Data(at, make([]byte, piece), first))
-	a.settle()
+	a.Arrived(time.Minute)
 	require.EqualValues(t, 999, ntb.Load64(b.Inbound(), 8))
 	require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 }
@@ -78,7 +61,7 @@ func TestDataWaitsForTheLane(t *testing.T) {
 // A turn that is first in the queue and leaves lets the next one store.
 func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 	leak.Check(t)
-	a, _, goOn := stuckTunnels(t, func(*Options) {})
+	a, _, goOn := stuckTunnels(t, func(*Config) {})
 	first, woken := newTurn()
 	second, next := newTurn()
 	for a.Data(64, make([]byte, 200), first) > 0 {
@@ -100,7 +83,7 @@ func TestWhoLeavesTheLineWakesTheNext(t *testing.T) {
 // only the latest value counts, that value arrives at the place where it was stored.
 func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	leak.Check(t)
-	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	a, b, goOn := stuckTunnels(t, func(o *Config) { o.Retention = 4 * o.FrameBytes })
 	var order []int
 	b.inbound.mu.Lock()
 	b.inbound.memory.published = func(off int) { order = append(order, off) }
@@ -124,7 +107,7 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 	require.NotZero(t, late, "this test means that there is no room")
 	require.Less(t, late, 300, "older values are dropped")
 	done := make(chan struct{})
-	go func() { a.settle(); close(done) }()
+	go func() { a.Arrived(time.Minute); close(done) }()
 	goOn()
 	<-done
 	for i := range 100 {
@@ -150,14 +133,14 @@ func TestStoresWithoutRoomKeepTheirOrder(t *testing.T) {
 // What has no room when a tunnel is closed arrives before its end.
 func TestCloseComesBehindStoresWithoutRoom(t *testing.T) {
 	leak.Check(t)
-	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	a, b, goOn := stuckTunnels(t, func(o *Config) { o.Retention = 4 * o.FrameBytes })
 	for i := range 100 {
 		a.Publish(64*i, uint64(i+1), 8)
 		a.Store(8192+512*i, make([]byte, 400))
 	}
 	a.Disable()
 	goOn()
-	<-b.down
+	<-b.Down()
 	for i := range 100 {
 		require.EqualValues(t, i+1, ntb.Load64(b.Inbound(), 64*i))
 	}
@@ -167,7 +150,7 @@ func TestCloseComesBehindStoresWithoutRoom(t *testing.T) {
 // ends it.
 func TestArrivedEndsWithTheTunnel(t *testing.T) {
 	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
+	a, _, _ := stuckTunnels(t, func(*Config) {})
 	ended := make(chan struct{})
 	a.Publish(64, 1, 8)
 	go func() { a.Arrived(time.Hour); ended <- struct{}{} }()
@@ -185,8 +168,8 @@ func TestArrivedEndsWithTheTunnel(t *testing.T) {
 // The smallest retention of each frame size takes data, and words beside it.
 func TestTheSmallestRetentionTakesData(t *testing.T) {
 	leak.Check(t)
-	for _, size := range []int{minFrameBytes, 1 << 10, 4 << 10, DefaultFrame} {
-		a, b, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 4*size })
+	for _, size := range []int{256, 1 << 10, 4 << 10, 66 << 10} {
+		a, b, goOn := stuckTunnels(t, func(o *Config) { o.FrameBytes, o.Retention = size, 4*size })
 		w, _ := newTurn()
 		require.NotZero(t, a.Data(64, make([]byte, 2*size), w), "frames of %d bytes", size)
 		a.Publish(0, 1, 8)
@@ -194,7 +177,7 @@ func TestTheSmallestRetentionTakesData(t *testing.T) {
 		require.True(t, a.late.empty())
 		a.mu.Unlock()
 		goOn()
-		a.settle()
+		a.Arrived(time.Minute)
 		require.EqualValues(t, 1, ntb.Load64(b.Inbound(), 0))
 	}
 }
@@ -205,7 +188,7 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 	leak.Check(t)
 	const size = 1 << 10
 	for last := 8; last < size-wordEntry; last += 8 {
-		a, _, goOn := stuckTunnels(t, func(o *Options) { o.FrameBytes, o.Retention = size, 1<<20 })
+		a, _, goOn := stuckTunnels(t, func(o *Config) { o.FrameBytes, o.Retention = size, 1<<20 })
 		w, _ := newTurn()
 		for a.unsent() < maxUnsent-1 {
 			require.NotZero(t, a.Data(64, make([]byte, size-entryHeader-wordEntry), w))
@@ -227,7 +210,7 @@ func TestNoRoomForAStoreIsNoRoom(t *testing.T) {
 // last word of Wake comes behind both, so whom it wakes finds the latest.
 func TestAWakeComesBehindWordsThatWereReplaced(t *testing.T) {
 	leak.Check(t)
-	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	a, b, goOn := stuckTunnels(t, func(o *Config) { o.Retention = 4 * o.FrameBytes })
 	late := func() int {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -246,6 +229,8 @@ func TestAWakeComesBehindWordsThatWereReplaced(t *testing.T) {
 	require.NotZero(t, late())
 	goOn()
 	require.NoError(t, b.Wait())
+	b.inbound.mu.Lock() // the rest of the frame has been stored
+	defer b.inbound.mu.Unlock()
 	require.EqualValues(t, 7, ntb.Load32(b.Inbound(), 128))
 	require.EqualValues(t, last, ntb.Load64(b.Inbound(), 64))
 }
@@ -254,7 +239,7 @@ func TestAWakeComesBehindWordsThatWereReplaced(t *testing.T) {
 // room. A reader that sees one sees those before it.
 func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 	leak.Check(t)
-	a, b, goOn := stuckTunnels(t, func(o *Options) { o.Retention = 4 * o.FrameBytes })
+	a, b, goOn := stuckTunnels(t, func(o *Config) { o.Retention = 4 * o.FrameBytes })
 	words := []int{0, 8, 16}
 	b.inbound.mu.Lock()
 	b.inbound.memory.published = func(off int) {
@@ -275,34 +260,28 @@ func TestWordsWithoutRoomArriveInTurn(t *testing.T) {
 		}
 	}
 	goOn()
-	a.settle()
+	a.Arrived(time.Minute)
 	require.EqualValues(t, 200, ntb.Load64(b.Inbound(), 16))
 }
 
 // One that stores much lets the next writer store before it stores the rest.
 func TestALargeStoreLetsTheNextWriterStore(t *testing.T) {
-	o := small(3)
-	o.Topology, o.Slots, o.Retention = Line, 8, 1<<20
-	m := newMiddle(t, o, 0)
-	defer m.close()
-	x, right := tunnelOverRelay(m)
 	large, _ := newTurn()
 	next, woken := newTurn()
-	var arm uint32
-	right.dev = credited{right.dev, func() { // called with the lane's lock and the tunnel's
-		arm++
-		m.to.Publish32(laneDataArm, arm)
-		m.to.Publish32(laneCredit, uint32(m.out.hop-1))
-		x.writers.join(next)
-	}}
-	m.to.Publish32(laneDataArm, 1<<31) // a doorbell for each frame
-	p := make([]byte, 4*maxUnsent*o.FrameBytes)
+	var x *side
+	x = newSilent(func(o *Config) { o.FrameBytes = 512 }, func() { // called with the lane's lock and the tunnel's
+		if x != nil {
+			x.writers.join(next)
+		}
+	})
+	const frameBytes = 512
+	p := make([]byte, 4*maxUnsent*frameBytes)
 	n := x.Data(64, p, large)
 	require.Positive(t, n)
-	require.LessOrEqual(t, n, maxUnsent*o.FrameBytes)
+	require.LessOrEqual(t, n, maxUnsent*frameBytes)
 	<-woken
 	require.Zero(t, x.Data(64+n, p[n:], large), "it is another one's turn")
 	require.Positive(t, x.Data(1<<16, p[:8], next))
-	x.step(x.drop)
+	x.Drop()
 	x.Close()
 }

@@ -1,4 +1,4 @@
-package ring
+package tunnel
 
 import (
 	"slices"
@@ -21,10 +21,10 @@ const deliverLimits = 5
 
 // Arrived implements link.Frames. An acknowledgement shows that the other end has what was
 // stored: one that acknowledges nothing, though it takes what others store, keeps nobody here.
-func (t *tunnel) Arrived(d time.Duration) {
+func (t *Tunnel) Arrived(d time.Duration) {
 	lock.Device()
 	t.mu.Lock()
-	if t.current() != arq.Up {
+	if t.State() != arq.Up {
 		t.mu.Unlock()
 		return
 	}
@@ -63,7 +63,7 @@ func (t *tunnel) Arrived(d time.Duration) {
 
 // ask has a frame ask for an acknowledgement, behind all that was stored before the deliveries.
 // It leaves that for later if there is no room. The caller holds mu.
-func (t *tunnel) ask(now time.Time) {
+func (t *Tunnel) ask(now time.Time) {
 	n := len(t.deliveries)
 	if n == 0 || t.deliveries[n-1].inFrame || t.arq.State().Over() || !t.late.empty() || t.arq.Kept() > 0 && !t.arq.Ask(now) {
 		return
@@ -76,7 +76,7 @@ func (t *tunnel) ask(now time.Time) {
 }
 
 // delivered ends the deliveries of which all is acknowledged. The caller holds mu.
-func (t *tunnel) delivered() {
+func (t *Tunnel) delivered() {
 	t.deliveries = slices.DeleteFunc(t.deliveries, func(w *delivery) bool {
 		done := w.inFrame && int32(t.arq.Acknowledged()-w.end) >= 0
 		if done {

@@ -1,46 +1,18 @@
-package ring
+package tunnel
 
 import (
 	"bytes"
 	"encoding/binary"
 	"testing"
 
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/stretchr/testify/require"
 )
 
-func TestFrameIsReadAsItWasWritten(t *testing.T) {
-	want := frame{
-		kind: frameData, hops: 0x1234, src: 0x11111111, dst: 0x22222222, to: 3, from: 4, epoch: 5,
-		seq: 6, ack: 7, length: 64, states: 9, arg: 10, ask: 11,
-	}
-	slot := ntb.AlignedBytes(256)
-	var b [frameHeader]byte
-	want.encode(&b)
-	copy(slot, b[:])
-	binary.LittleEndian.PutUint64(slot, want.first(99))
-	var got frame
-	require.True(t, readFrame(slot, ntb.Load64(slot, 0), &got))
-	require.Equal(t, want, got)
-	require.Equal(t, uint32(99), ntb.Load32(slot, 0))
-	for name, bad := range map[string]func(s []byte){
-		"kind 0":           func(s []byte) { s[4] = 0 },
-		"kind too large":   func(s []byte) { s[4] = byte(frameLinkState) + 1 },
-		"other version":    func(s []byte) { s[5] = linkVersion + 1 },
-		"length too large": func(s []byte) { binary.LittleEndian.PutUint32(s[36:], 200) },
-		"length not of 8":  func(s []byte) { s[36] = 63 },
-		"length huge":      func(s []byte) { binary.LittleEndian.PutUint32(s[36:], 0xfffffff8) },
-	} {
-		s := ntb.AlignedBytes(256)
-		copy(s, slot)
-		bad(s)
-		require.False(t, readFrame(s, ntb.Load64(s, 0), &got), name)
-	}
-}
-
 // entry returns an entry of a body.
 func entry(k entryKind, off uint32, n int, p ...byte) []byte {
-	b := make([]byte, entryHeader+round8(len(p)))
+	b := make([]byte, entryHeader+frame.Round8(len(p)))
 	binary.LittleEndian.PutUint64(b, entryWord(k, 0, n)|uint64(off))
 	copy(b[entryHeader:], p)
 	return b
@@ -102,22 +74,22 @@ func guarded() (*sinkMemory, func(t testing.TB)) {
 // Whatever a slot contains, nothing is stored outside of the window, and nothing
 // panics.
 func FuzzSlot(f *testing.F) {
-	h := frame{kind: frameData, length: 16}
-	var b [frameHeader]byte
-	h.encode(&b)
-	binary.LittleEndian.PutUint64(b[:], h.first(1))
+	h := frame.Header{Kind: frame.Data, Length: 16}
+	var b [frame.HeaderBytes]byte
+	h.Encode(&b)
+	binary.LittleEndian.PutUint64(b[:], h.First(1))
 	f.Add(append(b[:], entry(entryPublish, 8, 8, 1, 2, 3, 4, 5, 6, 7, 8)...))
 	f.Add(append(b[:], entry(entryData, 200, 56, 1, 2, 3, 4, 5, 6, 7, 8)...))
 	f.Add(append(b[:], bytes.Repeat([]byte{0xff}, 64)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		slot := ntb.AlignedBytes(frameHeader + 512)
+		slot := ntb.AlignedBytes(frame.HeaderBytes + 512)
 		copy(slot, data)
-		var got frame
-		if !readFrame(slot, ntb.Load64(slot, 0), &got) {
+		var got frame.Header
+		if !frame.Read(slot, ntb.Load64(slot, 0), &got) {
 			return
 		}
 		m, check := guarded()
-		m.apply(slot[frameHeader : frameHeader+int(got.length)])
+		m.apply(slot[frame.HeaderBytes : frame.HeaderBytes+int(got.Length)])
 		check(t)
 	})
 }

@@ -1,4 +1,4 @@
-package ring
+package tunnel
 
 import (
 	"math"
@@ -6,41 +6,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ntbnet/ntbnet/internal/link"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 
-// newSilent returns a tunnel of host 1 of a ring of two to a process of host 2 that does not
-// exist. Frames go there, and only the test sends any back.
-func newSilent(t *testing.T) *tunnel {
-	t.Helper()
-	o := small(2)
-	f := newPlainFabric(t, o)
-	f.agrees(t, 2, "at the beginning")
-	r := f.nodes[0].router
-	a := newAnswerer(r, linkKey{}, &frame{
-		src: link.MakeID(2, 9), epoch: link.NewEpoch(), arg: uint32(o.Window >> 10), ask: uint32(o.Retention >> 10),
-	})
-	r.mu.Lock()
-	named := *r.linkStates[2]
-	named.members = []link.ID{a.remote}
-	r.linkStates[2] = &named
-	r.mu.Unlock()
-	r.tunnels.add(a)
-	a.reroute()
-	return a
-}
-
 // acknowledge acknowledges everything that was sent.
-func (t *tunnel) acknowledge() {
+func (t *Tunnel) acknowledge() {
 	t.acknowledgeSome(math.MaxInt)
 }
 
 // A peer that acknowledges everything holds nobody up, however much others store.
 func TestArrivedEndsWithAnAcknowledgement(t *testing.T) {
 	leak.Check(t)
-	a := newSilent(t)
+	a := newSilent(func(c *Config) { c.FrameBytes, c.Retention = 512, 16<<10 }, func() {})
+	defer a.Close()
+	defer a.Drop()
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	wg.Go(func() {
@@ -57,28 +38,30 @@ func TestArrivedEndsWithAnAcknowledgement(t *testing.T) {
 	})
 	defer wg.Wait()
 	defer close(stop)
-	ends(t, "Arrived", func() { a.Arrived(5 * time.Second) })
+	ends(t, func() { a.Arrived(5 * time.Second) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Empty(t, a.deliveries)
 }
 
 // acknowledgeSome acknowledges n more of the frames that were sent, if there are as many.
-func (t *tunnel) acknowledgeSome(n int) {
+func (t *Tunnel) acknowledgeSome(n int) {
 	f := t.frameFrom(nil)
-	f.kind = frameAck
+	f.Kind = frame.Ack
 	t.mu.Lock()
 	next := uint32(t.arq.Stats().Sent) + 1 // to be sent
 	waiting := t.arq.Kept() - t.arq.Unsent()
-	f.ack = next - uint32(waiting-min(n, waiting))
+	f.Ack = next - uint32(waiting-min(n, waiting))
 	t.mu.Unlock()
-	t.router.deliver(t.nextHop.link.in[0], f, nil)
+	t.Take(f, nil)
 }
 
 // One that acknowledges a little now and then keeps nobody for as long as it likes.
 func TestArrivedEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 	leak.Check(t)
-	a := newSilent(t)
+	a := newSilent(func(c *Config) { c.FrameBytes, c.Retention = 512, 16<<10 }, func() {})
+	defer a.Close()
+	defer a.Drop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	stop := make(chan struct{})
@@ -97,13 +80,13 @@ func TestArrivedEndsWithAPeerThatAcknowledgesLittle(t *testing.T) {
 			}
 		}
 	})
-	ends(t, "Arrived", func() { a.Arrived(200 * time.Millisecond) })
+	ends(t, func() { a.Arrived(200 * time.Millisecond) })
 }
 
 // A wait that ended early is forgotten.
 func TestArrivedLeavesNothingBehind(t *testing.T) {
 	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
+	a, _, _ := stuckTunnels(t, func(*Config) {})
 	a.Publish(0, 1, 8)
 	for range 10 {
 		a.Arrived(time.Millisecond)
@@ -111,4 +94,16 @@ func TestArrivedLeavesNothingBehind(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Empty(t, a.deliveries)
+}
+
+// ends requires that f returns.
+func ends(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("Arrived has not ended within 30 s")
+	}
 }

@@ -1,17 +1,18 @@
-package ring
+package tunnel
 
 import (
 	"testing"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/stretchr/testify/require"
 )
 
 // lookedAfter reports whether the timer of a tunnel is set.
-func (t *tunnel) lookedAfter() bool {
+func (t *Tunnel) lookedAfter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.timer.at.IsZero()
@@ -21,35 +22,34 @@ func (t *tunnel) lookedAfter() bool {
 // the end. Until then it has no window.
 func TestAClosedTunnelIsForgottenWithoutAnAcknowledgement(t *testing.T) {
 	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
-	r := a.router
+	a, _, _ := stuckTunnels(t, func(*Config) {})
 	a.Publish(0, 1, 8)
 	require.NoError(t, a.Close())
-	require.Contains(t, r.tunnels.all(), a)
+	require.False(t, a.removed.Load())
 	require.Empty(t, a.Inbound())
 	require.True(t, a.lookedAfter())
 	closed := time.Now()
 	a.expire(closed.Add(arq.LingerFor / 2))
-	require.Contains(t, r.tunnels.all(), a)
+	require.False(t, a.removed.Load())
 	require.True(t, a.lookedAfter(), "nothing looks after it any more")
 	a.expire(closed.Add(arq.LingerFor))
-	require.NotContains(t, r.tunnels.all(), a)
+	require.True(t, a.removed.Load())
 }
 
 // The same holds if not even the first frame found room in the lane.
 func TestAClosedTunnelWhoseLaneIsStuckIsLookedAfter(t *testing.T) {
 	leak.Check(t)
-	a, _, _ := stuckTunnels(t, func(*Options) {})
+	a, _, _ := stuckTunnels(t, func(*Config) {})
 	for a.unsent() < 2 {
 		a.Publish(0, 1, 8)
 	}
-	x := newAnswerer(a.router, linkKey{}, &frame{
-		src: a.remote, epoch: link.NewEpoch(), arg: uint32(a.router.opts.Window >> 10), ask: 16,
+	x := &side{lane: a.lane}
+	x.Tunnel = Answer(a.config, x, &frame.Header{
+		Src: a.Remote, Epoch: link.NewEpoch(), Arg: uint32(a.config.Window >> 10), Ask: 16,
 	})
-	a.router.tunnels.add(x)
-	x.reroute()
+	x.Reroute()
 	require.NoError(t, x.Close())
 	require.True(t, x.lookedAfter())
 	x.expire(time.Now().Add(arq.LingerFor))
-	require.NotContains(t, a.router.tunnels.all(), x)
+	require.True(t, x.removed.Load())
 }

@@ -1,16 +1,17 @@
-package ring
+package tunnel
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 )
 
 // Store implements ntb.Sink. The bytes join the open frame. Like all stores it never
 // waits: what finds no room is kept aside, and follows in its order.
-func (t *tunnel) Store(off int, p []byte) {
+func (t *Tunnel) Store(off int, p []byte) {
 	for len(p) > 0 {
 		n := t.storeFrame(off, p)
 		off, p = off+n, p[n:]
@@ -19,10 +20,10 @@ func (t *tunnel) Store(off int, p []byte) {
 
 // storeFrame is Store for the first bytes of p, as many as go into one frame, which is sent
 // before more are stored. It returns how many.
-func (t *tunnel) storeFrame(off int, p []byte) (n int) {
+func (t *Tunnel) storeFrame(off int, p []byte) (n int) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
-	if t.current() != arq.Up {
+	if t.State() != arq.Up {
 		return len(p)
 	}
 	if t.late.empty() {
@@ -37,21 +38,21 @@ func (t *tunnel) storeFrame(off int, p []byte) (n int) {
 }
 
 // checkLate ends the tunnel if its other end leaves too much waiting. The caller holds mu.
-func (t *tunnel) checkLate() {
+func (t *Tunnel) checkLate() {
 	if t.late.full() {
-		t.broken(fmt.Errorf("%w: %v does not take what is stored for it", link.ErrProtocol, t.remote))
+		t.broken(fmt.Errorf("%w: %v does not take what is stored for it", link.ErrProtocol, t.Remote))
 	}
 }
 
 // store puts the first bytes of p into a frame, as many as there is room for, and returns
 // how many. If these are not all, the frame is complete. If data is true, store leaves some of
 // the room. The caller holds mu.
-func (t *tunnel) store(off int, p []byte, data bool) (n int) {
+func (t *Tunnel) store(off int, p []byte, data bool) (n int) {
 	if !t.gather(t.entryFor(len(p)), data) {
 		return 0
 	}
 	n = min(len(p), t.arq.Left()-entryHeader, maxEntryBytes)
-	b := t.arq.Extend(entryHeader + round8(n))
+	b := t.arq.Extend(entryHeader + frame.Round8(n))
 	putWord(b, entryWord(entryData, off, n))
 	copy(b[entryHeader:], p[:n])
 	clear(b[entryHeader+n:])
@@ -62,14 +63,14 @@ func (t *tunnel) store(off int, p []byte, data bool) (n int) {
 }
 
 // Store64 implements ntb.Sink.
-func (t *tunnel) Store64(off int, v uint64) {
+func (t *Tunnel) Store64(off int, v uint64) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
 	t.word(entryStore, off, v, 8)
 }
 
 // Publish implements ntb.Sink. It ends the open frame and sends it.
-func (t *tunnel) Publish(off int, v uint64, width int) {
+func (t *Tunnel) Publish(off int, v uint64, width int) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
 	t.word(entryPublish, off, v, width)
@@ -77,7 +78,7 @@ func (t *tunnel) Publish(off int, v uint64, width int) {
 }
 
 // Update implements ntb.Sink.
-func (t *tunnel) Update(off int, v uint64, width int) {
+func (t *Tunnel) Update(off int, v uint64, width int) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
 	t.update(off, v, width)
@@ -86,15 +87,15 @@ func (t *tunnel) Update(off int, v uint64, width int) {
 
 // update publishes a word of which only the latest value counts, if the link is up. The
 // caller holds mu.
-func (t *tunnel) update(off int, v uint64, width int) {
-	if t.current() == arq.Up && !(t.late.empty() && t.putWord(entryPublish, off, v, width)) {
+func (t *Tunnel) update(off int, v uint64, width int) {
+	if t.State() == arq.Up && !(t.late.empty() && t.putWord(entryPublish, off, v, width)) {
 		t.late.latest(off, v, width)
 	}
 }
 
 // word stores a word if the link is up. The caller holds mu.
-func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
-	if t.current() == arq.Up && !(t.late.empty() && t.putWord(kind, off, v, width)) {
+func (t *Tunnel) word(kind entryKind, off int, v uint64, width int) {
+	if t.State() == arq.Up && !(t.late.empty() && t.putWord(kind, off, v, width)) {
 		t.late.word(kind, off, v, width)
 		t.checkLate()
 	}
@@ -102,7 +103,7 @@ func (t *tunnel) word(kind entryKind, off int, v uint64, width int) {
 
 // putWord puts a word into the open frame, and reports whether there was room. The
 // caller holds mu.
-func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
+func (t *Tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
 	if !t.gather(wordEntry, false) {
 		return false
 	}
@@ -114,8 +115,8 @@ func (t *tunnel) putWord(kind entryKind, off int, v uint64, width int) bool {
 
 // gather provides an open frame with n bytes left. It returns false if there is no
 // room. If data is true, it leaves some room for words. The caller holds mu.
-func (t *tunnel) gather(n int, data bool) bool {
-	size := t.router.opts.FrameBytes
+func (t *Tunnel) gather(n int, data bool) bool {
+	size := t.config.FrameBytes
 	for {
 		switch {
 		case t.arq.Gathering() && t.arq.Left() >= n:
@@ -134,7 +135,7 @@ func (t *tunnel) gather(n int, data bool) bool {
 }
 
 // flush ends the open frame. The caller holds mu.
-func (t *tunnel) flush() {
+func (t *Tunnel) flush() {
 	if t.arq.Gathering() {
 		now := time.Now()
 		t.arq.EndFrame(now)
@@ -144,7 +145,7 @@ func (t *tunnel) flush() {
 
 // refill moves what was kept aside into frames, as far as there is room, and then lets
 // the next writer store. The caller holds mu.
-func (t *tunnel) refill(now time.Time) {
+func (t *Tunnel) refill(now time.Time) {
 	if t.arq.State().Over() {
 		return
 	}
@@ -164,7 +165,7 @@ func (t *tunnel) refill(now time.Time) {
 
 // refillOne moves the oldest store that was kept aside into frames. It reports whether there
 // was one, and room for all of it. The caller holds mu.
-func (t *tunnel) refillOne() bool {
+func (t *Tunnel) refillOne() bool {
 	if t.late.empty() {
 		return false
 	}
@@ -189,7 +190,7 @@ func (t *tunnel) refillOne() bool {
 }
 
 // Wake implements link.Path. All is one frame.
-func (t *tunnel) Wake(v uint32, offsets [2]int) {
+func (t *Tunnel) Wake(v uint32, offsets [2]int) {
 	t.mu.Lock()
 	defer t.unlockAndSend()
 	for _, off := range offsets {

@@ -1,9 +1,10 @@
-package ring
+package tunnel
 
 import (
 	"slices"
 
 	"github.com/ntbnet/ntbnet/internal/arq"
+	"github.com/ntbnet/ntbnet/internal/frame"
 	"github.com/ntbnet/ntbnet/internal/link"
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
@@ -29,14 +30,14 @@ func (q *turnQueue) leave(w *link.Turn) bool {
 }
 
 // Room implements link.Frames.
-func (t *tunnel) Room(w *link.Turn) bool {
+func (t *Tunnel) Room(w *link.Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.current() != arq.Up || t.turn(w)
+	return t.State() != arq.Up || t.turn(w)
 }
 
 // Leave implements link.Frames.
-func (t *tunnel) Leave(w *link.Turn) {
+func (t *Tunnel) Leave(w *link.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.writers.leave(w) {
@@ -46,7 +47,7 @@ func (t *tunnel) Leave(w *link.Turn) {
 
 // turn reports whether it is w's turn and there is room. If not, w joins the queue. The
 // caller holds mu.
-func (t *tunnel) turn(w *link.Turn) bool {
+func (t *Tunnel) turn(w *link.Turn) bool {
 	if (len(t.writers) == 0 || t.writers[0] == w) && t.takesData() {
 		return true
 	}
@@ -56,11 +57,11 @@ func (t *tunnel) turn(w *link.Turn) bool {
 
 // takesData reports whether there is room for data. Some room is left for words. The
 // caller holds mu.
-func (t *tunnel) takesData() bool {
+func (t *Tunnel) takesData() bool {
 	if !t.late.empty() {
 		return false
 	}
-	size := t.router.opts.FrameBytes
+	size := t.config.FrameBytes
 	if t.arq.Reopens(t.entryFor(minPiece), size) {
 		return true
 	}
@@ -79,16 +80,16 @@ const (
 
 // entryFor returns how many bytes a frame must have left for an entry of a store of which n
 // bytes remain: room for all of them, or for a piece that is worth it.
-func (t *tunnel) entryFor(n int) int {
-	return min(t.router.opts.FrameBytes, entryHeader+min(minPiece, round8(n)))
+func (t *Tunnel) entryFor(n int) int {
+	return min(t.config.FrameBytes, entryHeader+min(minPiece, frame.Round8(n)))
 }
 
 // spare returns how many bytes of the retention data leaves for words. The smallest
 // retention has room for four frames.
-func (t *tunnel) spare() int { return min(maxSpare, t.router.opts.FrameBytes) }
+func (t *Tunnel) spare() int { return min(maxSpare, t.config.FrameBytes) }
 
 // Data implements link.Frames.
-func (t *tunnel) Data(off int, p []byte, w *link.Turn) (n int) {
+func (t *Tunnel) Data(off int, p []byte, w *link.Turn) (n int) {
 	lock.Device()
 	for frames := 0; n < len(p); frames++ {
 		k := t.tryFrame(off+n, p[n:], w, frames)
@@ -103,12 +104,12 @@ func (t *tunnel) Data(off int, p []byte, w *link.Turn) (n int) {
 // tryFrame is Data for the first bytes of p, as many as go into one frame, which is sent
 // before more are stored. frames is how many there were before. Only the first one joins
 // the queue. The turn is over after maxUnsent, if somebody else waits.
-func (t *tunnel) tryFrame(off int, p []byte, w *link.Turn, frames int) (n int) {
+func (t *Tunnel) tryFrame(off int, p []byte, w *link.Turn, frames int) (n int) {
 	first := frames == 0
 	t.mu.Lock()
 	defer t.unlockAndSend()
 	switch {
-	case t.current() != arq.Up:
+	case t.State() != arq.Up:
 		return len(p) // it vanishes, as with any bridge that is down
 	case first && !t.turn(w), frames >= maxUnsent && len(t.writers) > 0:
 		return 0
@@ -125,7 +126,7 @@ func (t *tunnel) tryFrame(off int, p []byte, w *link.Turn, frames int) (n int) {
 }
 
 // wakeNext wakes the first turn in the queue if there is room. The caller holds mu.
-func (t *tunnel) wakeNext() {
+func (t *Tunnel) wakeNext() {
 	if len(t.writers) > 0 && t.takesData() {
 		t.writers[0].Wake()
 	}
