@@ -36,8 +36,7 @@ type Spec struct {
 	Links  // zero for members, and where there is one host
 	bridge // zero for fabrics that no bridge of the kernel joins
 
-	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
-	// other end is not this spec's to wrap.
+	// Wrap is that of sdp.Devices.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
 	takeover *Spec // of a member where processes share the links: the spec with which it would own the links; nil for others
