@@ -173,8 +173,10 @@ func TestLinkAndPlainPeerRefuseEachOther(t *testing.T) {
 	x, y := ntbmem.Pair(1 << 20)
 	a, b := joined(t, link.MakeID(1, 1), small(2)), link.NewNode(link.MakeID(2, 1))
 	errs := make(chan error, 1)
-	go func() { _, err := b.Up(within(t), y); errs <- err }()
-	_, err := a.Link(within(t), x, Right)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // each has its seen elsewhere
+	defer cancel()
+	go func() { _, err := b.Up(ctx, y); errs <- err }()
+	_, err := a.Link(ctx, x, Right)
 	require.Error(t, err) // ErrMismatch, or the plain side hung up first
 	require.ErrorIs(t, <-errs, link.ErrProtocol)
 	a.Close()

@@ -99,7 +99,9 @@ func TestARefusedNeighbourThatChangesItsEpochKeepsNobody(t *testing.T) {
 	y.SetPeerSpad(linkSizeSpad, 1)
 	y.SetPeerSpad(linkMagicSpad, linkMagic<<16|frame.Version)
 	ends(t, "Link", func() {
-		_, err := n.Link(context.Background(), &flips{Device: x, epoch: linkEpochSpad}, Right)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := n.Link(ctx, &flips{Device: x, epoch: linkEpochSpad}, Right)
 		require.ErrorIs(t, err, ErrMismatch)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/fabric"
 	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Limits of durations, by the bubble's clock. Whatever a device does takes 5 ms at
@@ -165,7 +166,7 @@ func (w *bubbleWorld) open(number int) {
 	spec := &spec.Spec{
 		Meeting: spec.Meeting{Topology: spec.Topology{Kind: p.shape.topology, Node: number, Nodes: p.nodes}, Name: "bubble", Backend: "mem"},
 		Local:   spec.Local{Window: p.window},
-		Links:   spec.Links{Lanes: p.lanes, Slots: p.slots, Frame: p.frame, Failover: p.shape.failover, Retention: p.retention},
+		Links:   spec.Links{Options: ring.Options{Lanes: p.lanes, Slots: p.slots, FrameBytes: p.frame, Failover: p.shape.failover, Retention: p.retention}},
 	}
 	s := newStack(bounce.Options{Buffer: p.buffer})
 	s.refs, s.bubble = 1, true

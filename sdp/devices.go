@@ -25,9 +25,9 @@ type Devices struct {
 	// option window does not count: a bridge's windows are as large as they are.
 	Attach func(Wire) (ntb.Attachment, error)
 
-	// Wrap, if not nil, puts other devices around the ends of each bridge of this process:
-	// for trials of a device, and for tests with faults. Where b is nil, the other end is
-	// not this Fabric's to wrap.
+	// Wrap, if not nil, puts other devices around the ends of each bridge of this process,
+	// such as ones that have a DMA engine ([ntb.Caps]), or faults for a trial. Where b is
+	// nil, the other end is not this Fabric's to wrap.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 }
 

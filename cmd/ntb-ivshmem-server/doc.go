@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command ntb-ivshmem-server hands out memory to virtual machines and processes of the host, so
 // that SDP runs between them. It speaks the protocol of QEMU's ivshmem-server.
 //

@@ -23,6 +23,9 @@ const (
 	statusUsage  = 2 // it could not start
 )
 
+// countersSignals are the signals that print the counters. On other systems than Unix there are none.
+var countersSignals []os.Signal
+
 func main() {
 	// If the reader of the log ends, or the terminal is closed, connections must not end.
 	signal.Ignore(syscall.SIGPIPE)

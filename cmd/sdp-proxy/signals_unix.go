@@ -7,5 +7,4 @@ import (
 	"syscall"
 )
 
-// countersSignals are the signals that print the counters.
-var countersSignals = []os.Signal{syscall.SIGUSR1}
+func init() { countersSignals = []os.Signal{syscall.SIGUSR1} }

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command sdp-tun carries IP packets between the nodes of a fabric. Programs that know only the
 // kernel's sockets run between nodes unchanged: ssh, NFS, ping, databases.
 //

@@ -59,7 +59,7 @@ func (f *Fabric) adopt(answer *greeting.Message) error {
 		return nil
 	}
 	plan := *f.spec
-	plan.Nodes, plan.Lanes, plan.Slots, plan.Frame = answer.Nodes, answer.Lanes, answer.Slots, answer.Frame
+	plan.Nodes, plan.Lanes, plan.Slots, plan.FrameBytes = answer.Nodes, answer.Lanes, answer.Slots, answer.Frame
 	o := plan.LinkOptions()
 	o.Member = true
 	if plan.Nodes < spec.MinNodes || plan.Nodes > spec.MaxNodes || plan.Lanes < 1 {

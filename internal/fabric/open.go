@@ -168,7 +168,7 @@ func (f *Fabric) greeting(want string) *greeting.Message {
 		Topology: f.spec.Kind, Node: f.spec.Node, PID: os.Getpid(), Member: f.spec.IsMember(), Process: f.number,
 	}
 	if plan := f.plan.Load(); plan != nil {
-		g.Nodes, g.Lanes, g.Slots, g.Frame = plan.Nodes, plan.Lanes, plan.Slots, plan.Frame
+		g.Nodes, g.Lanes, g.Slots, g.Frame = plan.Nodes, plan.Lanes, plan.Slots, plan.FrameBytes
 	}
 	return g
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,7 @@ import (
 // this one has seen it. So neither takes what a former process has left for an answer. Word 0
 // names the protocol and its version, and is written last.
 //
-// A side that refuses the other goes on until the other has seen enough to refuse as well,
-// for refuseWait at the most.
+// A side that refuses the other goes on until the other has seen enough to refuse as well.
 type Exchange struct {
 	Device ntb.Device
 	Words  []uint32 // what this side writes; Run fills the last two
@@ -45,11 +45,8 @@ var ErrNotYet = errors.New("link: not all is there yet")
 // the other side writes its words again, word 0 may be there before the others.
 func Absent(words ...uint32) bool { return slices.Contains(words, 0) || slices.Contains(words, Gone) }
 
-// refuseWait is how long the other side may take to find why it is refused.
-const refuseWait = time.Second
-
 // Run makes the exchange, and returns both sides' epochs. Its errors are that of Check,
-// ErrDown, and that of ctx.
+// ErrDown, and that of ctx. A refusal ends with ctx too, with the error of Check.
 func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 	seenAt := len(x.Words) - 1
 	epochAt := seenAt - 1
@@ -57,22 +54,20 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 	x.Words[epochAt] = ours
 	retry := time.NewTicker(x.Every)
 	defer retry.Stop()
-	var refused refusal
-	written := false // all that there is to write now
+	var refused error // why this side refuses the other; nil if it does not
+	written := false  // all that there is to write now
 	for x.Device.LinkUp() {
 		if !written {
 			x.write(theirs)
 			written = true
 		}
 		if err := x.Check(); err != ErrNotYet {
-			if err != nil {
-				refused.begin(err)
-			}
+			refused = cmp.Or(refused, err)
 			was := theirs
 			theirs = x.Device.Spad(epochAt)
 			written = written && theirs == was
 			if x.Device.Spad(seenAt) == ours && theirs == was && theirs != 0 {
-				return ours, theirs, refused.err // the other side can see that we have seen it
+				return ours, theirs, refused // the other side can see that we have seen it
 			}
 			if was == 0 && theirs != 0 {
 				continue // once: the other side may change its epoch at each look
@@ -82,15 +77,13 @@ func (x *Exchange) Run(ctx context.Context) (ours, theirs uint32, err error) {
 		case <-x.Doorbell: // nothing is written for that alone: two sides would ring in turns
 		case <-retry.C:
 			written = false
-		case <-refused.over:
-			return ours, theirs, refused.err
 		case <-x.Down:
-			return ours, theirs, refused.or(ErrDown)
+			return ours, theirs, cmp.Or(refused, ErrDown)
 		case <-ctx.Done():
-			return ours, theirs, refused.or(fmt.Errorf("link: the other side does not answer: %w", ctx.Err()))
+			return ours, theirs, cmp.Or(refused, fmt.Errorf("link: the other side does not answer: %w", ctx.Err()))
 		}
 	}
-	return ours, theirs, refused.or(ErrDown)
+	return ours, theirs, cmp.Or(refused, ErrDown)
 }
 
 // write writes the words, with the epoch of the other side.
@@ -108,24 +101,3 @@ func (x *Exchange) write(seen uint32) {
 // NewEpoch returns a random number by which sides distinguish sessions. It is not 0, and not
 // what a scratchpad reads when the link is down.
 func NewEpoch() uint32 { return rand.Uint32N(Gone-1) + 1 }
-
-// refusal is why a bring-up refuses the other side.
-type refusal struct {
-	err  error            // nil: it does not
-	over <-chan time.Time // the other side has had refuseWait
-}
-
-// begin begins a refusal, unless one has begun.
-func (r *refusal) begin(why error) {
-	if r.err == nil {
-		r.err, r.over = why, time.After(refuseWait)
-	}
-}
-
-// or returns why the other side is refused, or err if it is not.
-func (r *refusal) or(err error) error {
-	if r.err != nil {
-		return r.err
-	}
-	return err
-}

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,13 @@ func ends(t *testing.T, what string, f func()) {
 	case <-time.After(30 * time.Second):
 		t.Fatalf("%s has not ended within 30 s", what)
 	}
+}
+
+// soon returns a context that ends soon, for a peer that never answers.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // flips is a device whose peer has written another epoch at each look.

@@ -158,14 +158,14 @@ func TestBringUpRefusesBadScratchpads(t *testing.T) {
 				b.SetPeerSpad(i, v)
 			}
 			n := NewNode(MakeID(1, 1))
-			_, err := n.Up(context.Background(), a)
+			_, err := n.Up(soon(t), a)
 			require.ErrorIs(t, err, tc.want)
 			require.Equal(t, uint32(Magic<<16|Version), func() uint32 {
 				c, d := ntbmem.Pair(1 << 20)
 				n := NewNode(MakeID(1, 1))
 				d.SetPeerSpad(spadMagic, 0x12345678)
 				var word uint32
-				_, _ = n.Up(context.Background(), &spadSpy{Device: c, word: &word})
+				_, _ = n.Up(soon(t), &spadSpy{Device: c, word: &word})
 				n.Close()
 				return word
 			}(), "our own version must be visible to the peer before we give up")

@@ -2,8 +2,11 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ntbnet/ntbnet/internal/testing/leak"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -56,10 +59,34 @@ func TestAPeerOfAnotherVersionKeepsNobody(t *testing.T) {
 		n := NewNode(MakeID(1, 1))
 		defer n.Close()
 		ends(t, "Up", func() {
-			_, err := n.Up(context.Background(), &epochsOf{Device: x, n: epochs})
+			_, err := n.Up(soon(t), &epochsOf{Device: x, n: epochs})
 			require.ErrorIs(t, err, ErrVersion)
 		})
 	}
+}
+
+// A side that refuses waits for one that is slow, which then has the reason too.
+func TestARefusalWaitsForASlowPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("it does not fit")
+		run := func(dev ntb.Device, every time.Duration) error {
+			defer dev.Close()
+			x := Exchange{Device: dev, Words: []uint32{1, 0, 0}, Every: every, Check: func() error {
+				if Absent(dev.Spad(0)) {
+					return ErrNotYet
+				}
+				return why
+			}}
+			_, _, err := x.Run(t.Context())
+			return err
+		}
+		a, b := ntbmem.Pair(MinWindow)
+		slow := make(chan error)
+		go func() { slow <- run(a, 9*time.Second) }()
+		synctest.Wait() // it has found nothing, and looks again when the time comes
+		require.ErrorIs(t, run(b, 5*time.Millisecond), why)
+		require.ErrorIs(t, <-slow, why)
+	})
 }
 
 // epochsOf is a device whose peer has one epoch after the other.

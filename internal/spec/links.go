@@ -10,12 +10,11 @@ import (
 
 // LinkOptions returns the options for the links' layer.
 func (s *Spec) LinkOptions() ring.Options {
-	return ring.Options{
-		Topology: map[string]ring.Topology{TopologyRing: ring.Ring, TopologyLine: ring.Line, TopologyMesh: ring.Mesh}[s.Kind],
-		Hosts:    s.Nodes, Lanes: s.Lanes, Slots: s.Slots, FrameBytes: s.Frame, Failover: s.Failover,
-		Window:    min(s.Window, maxTunnel), // 0 is the default of each
-		Retention: s.Retention, NoSpin: s.Spin == 0, Puts: s.Puts,
-	}
+	o := s.Links.Options
+	o.Topology = map[string]ring.Topology{TopologyRing: ring.Ring, TopologyLine: ring.Line, TopologyMesh: ring.Mesh}[s.Kind]
+	o.Hosts, o.NoSpin = s.Nodes, s.Spin == 0
+	o.Window = min(s.Window, maxTunnel) // 0 is the default of each
+	return o
 }
 
 // maxTunnel is the largest window of a node that is not a neighbour, in bytes.

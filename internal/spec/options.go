@@ -77,7 +77,7 @@ var options = []option{
 		func(s *Spec, v string) bool { return number(&s.Slots, v, 2, 4096) }},
 	{"frame", "BYTES", "the most that a frame carries, the same on all nodes",
 		"a multiple of 64 from 256 to 1048576", "67584", owners,
-		func(s *Spec, v string) bool { return number(&s.Frame, v, 256, 1<<20) && s.Frame%64 == 0 }},
+		func(s *Spec, v string) bool { return number(&s.FrameBytes, v, 256, 1<<20) && s.FrameBytes%64 == 0 }},
 	{"failover", "1", "connections to a neighbour go on by the other way when the link is cut, at the cost of frames where there would be stores",
 		"0 or 1", "0", owners,
 		func(s *Spec, v string) bool { s.Failover = v == "1"; return v == "0" || v == "1" }},

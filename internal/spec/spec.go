@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ntbnet/ntbnet/ntb"
+	"github.com/ntbnet/ntbnet/ring"
 )
 
 // Spec is a fabric and its options. Its text has the form KIND:NAME?OPTION=VALUE&…
@@ -35,8 +36,7 @@ type Spec struct {
 	Links  // zero for members, and where there is one host
 	bridge // zero for fabrics that no bridge of the kernel joins
 
-	// Wrap, if not nil, wraps the ends of each bridge in other devices. If b is nil, the
-	// other end is not this spec's to wrap.
+	// Wrap is that of sdp.Devices.
 	Wrap func(a, b ntb.Device) (ntb.Device, ntb.Device)
 
 	takeover *Spec // of a member where processes share the links: the spec with which it would own the links; nil for others
@@ -53,18 +53,11 @@ type Local struct {
 
 // Links has the options of the owner of a node's links, but for the number of nodes.
 type Links struct {
-	Lanes    int // 1 to maxLanes
-	Slots    int // frames of a lane; 0 for the default
-	Frame    int // bytes; 0 for the default
-	Failover bool
-	Share    bool          // the first process of the node owns the links, and others are its members
-	Silence  time.Duration // 0 for the default
-	Heap     int           // bytes of the ends' memory that each node has for heaps; 0 for none
-	Puts     bool          // a part of the wires' memory is for heaps
+	ring.Options               // the text has Lanes, Slots, FrameBytes, Failover and Puts; LinkOptions adds what follows from the rest
+	Share        bool          // the first process of the node owns the links, and others are its members
+	Silence      time.Duration // 0 for the default
+	Heap         int           // bytes of the ends' memory that each node has for heaps; 0 for none
 	Ends
-
-	// Retention is ring.Options.Retention, for tests; 0 for the default.
-	Retention int
 }
 
 // Parse parses a spec. The error wraps EINVAL and says what is wanted. That of a bridge may wrap ENODEV: this
@@ -139,7 +132,7 @@ func (s *Spec) complete() error {
 		return fmt.Errorf("option node is missing: say which this is, as in node=1&nodes=4, or node=1 if another process owns the links of that node")
 	case s.Node == 0:
 		return fmt.Errorf("option node is missing: say which this is, node=1 to node=%d", s.Nodes)
-	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.Frame != 0 || s.Failover || s.Share || s.Heap != 0 || s.Puts):
+	case s.Nodes == 0 && (s.Lanes != 0 || s.Slots != 0 || s.FrameBytes != 0 || s.Failover || s.Share || s.Heap != 0 || s.Puts):
 		return fmt.Errorf("share, lanes, slots, frame, failover, heap and puts are for the owner of the links, which says nodes=%d to nodes=%d too", MinNodes, MaxNodes)
 	case s.Nodes == 0:
 		return s.checkEnds(s.Topology)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ntbnet/ntbnet/ring"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,10 +40,10 @@ func TestSpecs(t *testing.T) {
 func TestSpecsOfSeveralHosts(t *testing.T) {
 	got, err := Parse("ring:x?node=2&nodes=5&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "ring", Node: 2, Nodes: 5}, Name: "x", Backend: "shm"}, Local: Local{Window: 1 << 20, Spin: -1}, Links: Links{Lanes: 1}}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "ring", Node: 2, Nodes: 5}, Name: "x", Backend: "shm"}, Local: Local{Window: 1 << 20, Spin: -1}, Links: Links{Options: ring.Options{Lanes: 1}}}, got)
 	got, err = Parse("mesh:x?nodes=16&node=16&lanes=8&backend=mem&spin=0")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "mesh", Node: 16, Nodes: 16}, Name: "x", Backend: "mem"}, Links: Links{Lanes: 8}}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "mesh", Node: 16, Nodes: 16}, Name: "x", Backend: "mem"}, Links: Links{Options: ring.Options{Lanes: 8}}}, got)
 	got, err = Parse("line:x?node=3")
 	require.NoError(t, err)
 	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "line", Node: 3}, Name: "x", Backend: "shm"}, Local: Local{Spin: -1}}, got)
@@ -61,7 +62,7 @@ func TestSpecsOfSeveralHosts(t *testing.T) {
 	require.Equal(t, map[string]end{"right": {kind: "ntb", target: "0000:b1:00.0", places: 2}, "left": {kind: "ntb", places: 2}}, got.ends)
 	got, err = Parse("ntb:0000:b1:00.0?lanes=2&window=1048576")
 	require.NoError(t, err)
-	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "line", Nodes: 2}, Name: "ntb-0000-b1-00.0", Backend: "shm"}, Local: Local{Window: 1 << 20, Spin: -1}, Links: Links{Lanes: 2}, bridge: bridge{address: "0000:b1:00.0"}}, got)
+	require.Equal(t, &Spec{Meeting: Meeting{Topology: Topology{Kind: "line", Nodes: 2}, Name: "ntb-0000-b1-00.0", Backend: "shm"}, Local: Local{Window: 1 << 20, Spin: -1}, Links: Links{Options: ring.Options{Lanes: 2}}, bridge: bridge{address: "0000:b1:00.0"}}, got)
 	found, err := ForTopology("ntb:0000:b1:00.0?lanes=2")
 	require.NoError(t, err)
 	require.Equal(t, []string{"line", "ntb-0000-b1-00.0"}, []string{found.Kind, found.Name})

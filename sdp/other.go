@@ -1,12 +1,23 @@
-//go:build !unix
+//go:build !linux
 
 package sdp
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"syscall"
 )
+
+// descriptors reports whether connections can have a descriptor.
+const descriptors = false
+
+type descriptor struct{}
+
+func (*descriptor) close() {}
+
+func (*endpoint) control(func(uintptr)) error      { return errors.ErrUnsupported }
+func (*endpoint) rawRead(func(uintptr) bool) error { return errors.ErrUnsupported }
 
 // tcpQueue takes connections from a TCP listener, one ahead of Accept.
 type tcpQueue struct {
