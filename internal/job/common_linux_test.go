@@ -20,8 +20,7 @@ func commonOf(t *testing.T, file string, pe int) options {
 	o := options{Options: Options{PE: pe, N: 2}}
 	o.common, err = heapmem.OpenCommon(t.Context(), spec)
 	require.NoError(t, err)
-	_, n := o.common.Part(1)
-	require.NoError(t, o.fit(n, objectsAt(2), 1, true))
+	require.NoError(t, o.fit(spec, true))
 	return o
 }
 

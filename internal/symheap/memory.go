@@ -20,29 +20,28 @@ func alignment(size int) int { return min(MaxAlign, 1<<(bits.Len(uint(size))-1))
 
 // Memory is a heap, or a mapping of one.
 type Memory struct {
-	Bytes    []byte
-	file     *os.File // nil for a mapping of another PE's heap, and for memory of Go's own
-	at       int64    // where it begins in its file
-	borrowed bool     // file is the caller's
-	maps     bool     // Bytes are a mapping
+	Bytes []byte
+	file  *os.File // nil for a mapping of another PE's heap, and for memory of Go's own
+	at    int64    // where it begins in its file
+	maps  bool     // Bytes are a mapping
 }
 
 // File returns the file of a heap that others can map, nil if there is none, and where the heap begins in it.
 func (m *Memory) File() (f *os.File, at int64) { return m.file, m.at }
 
-// Close ends the mapping.
+// Close ends the mapping, and then gives up its place in the file.
 func (m *Memory) Close() {
-	if m.file != nil && !m.borrowed {
-		m.file.Close()
-	}
 	if m.maps {
 		unmapFile(m.Bytes)
 	}
 	m.Bytes = nil
+	if m.file != nil {
+		m.file.Close()
+	}
 }
 
-// Mark writes the heap's token: random, not 0. Its owner calls it before others hear of the heap.
-func (m *Memory) Mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
+// mark writes the heap's token: random, not 0.
+func (m *Memory) mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.
 var goHeaps = struct {
@@ -54,7 +53,7 @@ var goHeaps = struct {
 // one process.
 func NewGo(size int, token uint64) *Memory {
 	m := &Memory{Bytes: alignedBytes(size, min(GoAlign, alignment(size)))}
-	m.Mark(token)
+	m.mark(token)
 	goHeaps.mu.Lock()
 	defer goHeaps.mu.Unlock()
 	goHeaps.all[token] = m
