@@ -42,7 +42,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 }
 
 func (w *World) introduce(c net.Conn) (*hello, error) {
-	if err := writeHello(c, w.hello(0)); err != nil {
+	if err := writeHello(c, w.hello()); err != nil {
 		return nil, err
 	}
 	h, err := readHello(c)

@@ -3,8 +3,7 @@ package symheap
 import (
 	"math/bits"
 	"os"
-
-	"github.com/ntbnet/ntbnet/internal/lock"
+	"sync"
 )
 
 // Alignments of heaps in memory. No object can be aligned to more than its heap is.
@@ -44,36 +43,25 @@ func (m *Memory) Close() {
 func (m *Memory) mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.
-var goHeaps = struct {
-	mu  lock.Mutex[lock.Heaps]
-	all map[uint64]*Memory // guarded by mu
-}{all: map[uint64]*Memory{}}
+var goHeaps sync.Map // of uint64 to *Memory
 
 // NewGo allocates a heap of Go memory, which the race detector sees, for PEs of
 // one process.
 func NewGo(size int, token uint64) *Memory {
 	m := &Memory{Bytes: alignedBytes(size, min(GoAlign, alignment(size)))}
 	m.mark(token)
-	goHeaps.mu.Lock()
-	defer goHeaps.mu.Unlock()
-	goHeaps.all[token] = m
+	goHeaps.Store(token, m)
 	return m
 }
 
 // FindGo finds the heap of a PE of this process by its token.
 func FindGo(token uint64) *Memory {
-	goHeaps.mu.Lock()
-	defer goHeaps.mu.Unlock()
-	m := goHeaps.all[token]
-	if m == nil {
+	m, ok := goHeaps.Load(token)
+	if !ok {
 		return nil
 	}
-	return &Memory{Bytes: m.Bytes}
+	return &Memory{Bytes: m.(*Memory).Bytes}
 }
 
 // ForgetGo ends that FindGo finds a heap.
-func ForgetGo(token uint64) {
-	goHeaps.mu.Lock()
-	defer goHeaps.mu.Unlock()
-	delete(goHeaps.all, token)
-}
+func ForgetGo(token uint64) { goHeaps.Delete(token) }
