@@ -43,24 +43,24 @@ func (m *Memory) Close() {
 func (m *Memory) mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.
-var goHeaps sync.Map // of uint64 to *Memory
+var goHeaps sync.Map // of uint64 to []byte
 
 // NewGo allocates a heap of Go memory, which the race detector sees, for PEs of
 // one process.
 func NewGo(size int, token uint64) *Memory {
 	m := &Memory{Bytes: alignedBytes(size, min(GoAlign, alignment(size)))}
 	m.mark(token)
-	goHeaps.Store(token, m)
+	goHeaps.Store(token, m.Bytes)
 	return m
 }
 
 // FindGo finds the heap of a PE of this process by its token.
 func FindGo(token uint64) *Memory {
-	m, ok := goHeaps.Load(token)
+	b, ok := goHeaps.Load(token)
 	if !ok {
 		return nil
 	}
-	return &Memory{Bytes: m.(*Memory).Bytes}
+	return &Memory{Bytes: b.([]byte)}
 }
 
 // ForgetGo ends that FindGo finds a heap.
