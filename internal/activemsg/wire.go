@@ -9,7 +9,7 @@ import (
 
 // Version is the version of requests, and of what PEs keep in each other's heaps. PEs tell
 // it each other before the first request.
-const Version = 5
+const Version = 6
 
 // A PE sends requests to a PE whose heap it cannot map, over a connection of its
 // own. They are handled in their order. All numbers are little endian.

@@ -34,11 +34,9 @@ func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*heapmem.Window, erro
 			own, far := ring.Epochs()
 			return dev.Take(l.to, own, far)
 		}
-		switch why := f.why(l.to); {
-		case f.ctx.Err() != nil:
-			return nil, ErrClosed
-		case ctx.Err() != nil, Misfit(why) && !errors.Is(why, ntb.ErrInUse), // a process of a job before may be about to end
-			errors.Is(why, syscall.EINVAL):
+		why := f.why(l.to)
+		misfit := Misfit(why) && !errors.Is(why, ntb.ErrInUse) // a process of a job before may be about to end
+		if misfit || errors.Is(why, syscall.EINVAL) || ctx.Err() != nil || f.ctx.Err() != nil {
 			return nil, fmt.Errorf("option puts=window: %w", why)
 		}
 		f.wait(ctx, lookAgain, changed, nil)
@@ -48,7 +46,7 @@ func OpenHeapWindow(ctx context.Context, spec *spec.Spec) (*heapmem.Window, erro
 // halve returns what a device leaves to a link. It closes the device if that is too little.
 func (f *Fabric) halve(l *linkEnd, dev ntb.Device) (ntb.Device, error) {
 	out := dev.Outbound()
-	heap, err := f.spec.HeapBytes(len(dev.Inbound()), out.Len())
+	heap, err := f.spec.HeapBytes(min(len(dev.Inbound()), out.Len()))
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}

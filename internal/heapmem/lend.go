@@ -54,11 +54,11 @@ func Fetch(ctx context.Context, spec *spec.Spec, node, port int, key uint64) (*o
 	}
 	defer dir.Close()
 	process, ok, err := dir.Holder(port)
+	if err == nil && !ok {
+		err = fmt.Errorf("no process of this machine holds port %d: %w", port, syscall.ECONNREFUSED)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if !ok {
-		return nil, fmt.Errorf("no process of this machine holds port %d: %w", port, syscall.ECONNREFUSED)
 	}
 	conn, err := dir.Connect(ctx, process, []int{os.Geteuid()})
 	if err != nil {

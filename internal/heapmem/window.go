@@ -3,7 +3,6 @@ package heapmem
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
 	"github.com/ntbnet/ntbnet/ntb"
@@ -12,22 +11,15 @@ import (
 // Device is a device without the parts of its windows that are for heaps.
 type Device struct {
 	ntb.Device
-	caps  ntb.Caps
-	heap  int // bytes at the end of both windows
-	once  sync.Once
-	mu    lock.Mutex[lock.Attach] // guards the following
-	users int                     // of the device: the link, and a Window
-	taken bool                    // there was a Window
+	heap int // bytes at the end of both windows
+
+	mu           lock.Mutex[lock.Attach] // guards the following
+	link, window bool                    // they use the device
+	taken        bool                    // there was a Window
 }
 
 // Divide leaves heap bytes at the end of both windows of a device to heaps.
-func Divide(dev ntb.Device, heap int) *Device {
-	d := &Device{Device: dev, caps: dev.Caps(), heap: heap, users: 1}
-	return d
-}
-
-// Caps implements ntb.Device.
-func (d *Device) Caps() ntb.Caps { return d.caps }
+func Divide(dev ntb.Device, heap int) *Device { return &Device{Device: dev, heap: heap, link: true} }
 
 // Inbound implements ntb.Device.
 func (d *Device) Inbound() []byte {
@@ -44,23 +36,20 @@ func (d *Device) Outbound() ntb.Window {
 
 // Close takes the link down. The memory stays until the Window is closed too.
 func (d *Device) Close() error {
-	var err error
-	d.once.Do(func() {
-		d.Device.Disable()
-		err = d.release()
-	})
-	return err
+	d.Device.Disable()
+	return d.leave(&d.link)
 }
 
-func (d *Device) release() error {
+// leave ends the use by the link or by the Window.
+func (d *Device) leave(user *bool) error {
 	d.mu.Lock()
-	d.users--
-	last := d.users == 0
+	*user = false
+	used := d.link || d.window
 	d.mu.Unlock()
-	if last {
-		return d.Device.Close()
+	if used {
+		return nil
 	}
-	return nil
+	return d.Device.Close()
 }
 
 // Window is what a session of a bridge has for symmetric heaps: memory of this side, to which the neighbour stores, and
@@ -77,15 +66,15 @@ type Window struct {
 // Take makes the Window of a link to a node, over d, with the session's numbers. It returns nil if there was one, so that
 // none carries what an earlier heap has stored, or if the link has ended.
 func (d *Device) Take(node int, own, far uint32) (*Window, error) {
-	if d.caps.Mapper == nil {
-		return nil, fmt.Errorf("option puts=window: memory of a bridge of kind %s cannot be mapped for heaps: %w", d.caps.Backend, errors.ErrUnsupported)
+	if caps := d.Caps(); caps.Mapper == nil {
+		return nil, fmt.Errorf("option puts=window: memory of a bridge of kind %s cannot be mapped for heaps: %w", caps.Backend, errors.ErrUnsupported)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.users == 0 || d.taken {
+	if !d.link || d.taken {
 		return nil, nil
 	}
-	d.users, d.taken = d.users+1, true
+	d.window, d.taken = true, true
 	out := d.Device.Outbound()
 	return &Window{Node: node, Own: own, Far: far, Out: out.Slice(out.Len()-d.heap, d.heap), dev: d}, nil
 }
@@ -102,7 +91,7 @@ func (w *Window) Map(parts ...[]byte) error {
 		if len(part) == 0 {
 			break
 		}
-		release, err := w.dev.caps.Mapper.MapAt(at, part)
+		release, err := w.dev.Caps().Mapper.MapAt(at, part)
 		if err != nil {
 			return err
 		}
@@ -122,5 +111,5 @@ func (w *Window) Close() error {
 	for _, release := range w.release {
 		release()
 	}
-	return w.dev.release()
+	return w.dev.leave(&w.dev.window)
 }

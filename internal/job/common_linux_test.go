@@ -20,8 +20,7 @@ func commonOf(t *testing.T, file string, pe int) options {
 	o := options{Options: Options{PE: pe, N: 2}}
 	o.common, err = heapmem.OpenCommon(t.Context(), spec)
 	require.NoError(t, err)
-	_, n := o.common.Part(1)
-	require.NoError(t, o.fit(n, objectsAt(2), 1, true))
+	require.NoError(t, o.fit(spec, true))
 	return o
 }
 
@@ -40,7 +39,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 		require.NoError(t, err)
 		all[pe] = w
 	}
-	good := *all[1].hello(0)
+	good := *all[1].hello()
 	good.Node = 2
 	p := all[0].peers[1]
 	require.NoError(t, all[0].mapPeer(t.Context(), p, &good))
@@ -63,7 +62,7 @@ func TestHeapsOutsideOfTheirPartAreNotMapped(t *testing.T) {
 		tt.change(&h)
 		require.ErrorContains(t, all[0].mapPeer(t.Context(), p, &h), tt.want, name)
 	}
-	mine := all[0].hello(0)
+	mine := all[0].hello()
 	good.Common++
 	require.ErrorIs(t, all[0].fits(&good), errRefused)
 	require.ErrorContains(t, all[0].fits(&good), fmt.Sprintf("option heap=%d of the fabric here, heap=%d at PE 1", mine.Common, good.Common))

@@ -2,18 +2,14 @@ package job
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/activemsg"
 	"github.com/ntbnet/ntbnet/internal/fabric"
-	"github.com/ntbnet/ntbnet/internal/heapmem"
 	"github.com/ntbnet/ntbnet/internal/spec"
-	"github.com/ntbnet/ntbnet/internal/symheap"
 	"github.com/ntbnet/ntbnet/sdp"
 )
 
@@ -46,7 +42,7 @@ func (w *World) connect(ctx context.Context, pe int) error {
 }
 
 func (w *World) introduce(c net.Conn) (*hello, error) {
-	if err := writeHello(c, w.hello(0)); err != nil {
+	if err := writeHello(c, w.hello()); err != nil {
 		return nil, err
 	}
 	h, err := readHello(c)
@@ -60,53 +56,6 @@ func (w *World) introduce(c net.Conn) (*hello, error) {
 		return nil, fmt.Errorf("%w: PE %d says: %.200s", errRefused, h.PE, h.Refused)
 	}
 	return h, nil
-}
-
-// Reasons not to map a heap.
-var (
-	errStrict = errors.New("option Strict")
-	errFar    = errors.New("its host is not a neighbour")
-	errWindow = errors.New("a part of its heap is a bridge's window, which can only be written")
-)
-
-// mapPeer maps the heap of a PE, or sets p.why.
-func (w *World) mapPeer(ctx context.Context, p *peer, h *hello) error {
-	if h.Fence {
-		p.SetFence()
-	}
-	var m *symheap.Memory
-	var err error
-	switch {
-	case w.opts.Strict:
-		return errStrict
-	case w.opts.common != nil:
-		m, err = w.mapCommon(h)
-	case h.Window != 0:
-		if w.putsTo(h) {
-			w.mu.Lock()
-			p.SetWindow(w.across())
-			w.mu.Unlock()
-		}
-		return errWindow
-	case w.spec.Hops(h.Node) > 1:
-		return errFar
-	case w.opts.inProcess:
-		if m = symheap.FindGo(h.Token); m == nil || len(m.Bytes) != w.heap.Size {
-			return errors.New("its heap is of another process")
-		}
-	default:
-		var f *os.File
-		if f, err = heapmem.Fetch(ctx, w.spec, h.Node, w.port(h.PE), h.Token); err == nil {
-			defer f.Close()
-			m, err = symheap.Map(f, w.heap.Size, h.Token)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("its heap: %w", err)
-	}
-	p.mem = m
-	p.Reach(m)
-	return nil
 }
 
 // Pauses between dials of a PE that is not there yet.

@@ -22,7 +22,7 @@ type hello struct {
 	Common  int         `json:"common,omitempty"` // option heap of its fabric
 	At      int64       `json:"at,omitempty"`     // where its heap begins in that memory
 	Node    int         `json:"node"`             // the sender's node in the fabric
-	Window  uint32      `json:"window,omitempty"` // its number of the session with the receiver's node, whose memory has parts of its heap; 0 if there is none
+	Window  uint32      `json:"window,omitempty"` // its number of the bridge's session whose memory has parts of its heap; 0 if there is none
 	Strict  bool        `json:"strict,omitempty"`
 	Fence   bool        `json:"fence,omitempty"` // a PE that stores to the sender's heap needs a barrier, see peer
 	Token   uint64      `json:"token"`           // by which the sender lends its heap
@@ -36,11 +36,11 @@ const maxHello = 4096
 // does not help.
 var errRefused = errors.New("PEs do not fit together")
 
-// hello returns what this PE says of itself to a PE of a node, 0 if that is not known.
-func (w *World) hello(node int) *hello {
+// hello returns what this PE says of itself.
+func (w *World) hello() *hello {
 	_, at := w.heap.File()
 	h := &hello{Version: activemsg.Version, Job: w.opts.Job, PE: w.pe, PEs: len(w.peers), Heap: w.HeapLimit(), Common: w.spec.Heap, At: at, Node: w.spec.Node, Strict: w.opts.Strict, Fence: w.fence, Token: w.token, Place: w.parts[w.pe]}
-	if w.window != nil && node == w.window.Node {
+	if w.window != nil {
 		h.Window = w.window.Own
 	}
 	return h
@@ -48,7 +48,7 @@ func (w *World) hello(node int) *hello {
 
 // fits returns nil if another PE's hello agrees with ours.
 func (w *World) fits(h *hello) error {
-	mine := w.hello(0)
+	mine := w.hello()
 	switch {
 	case h.Version != mine.Version:
 		return fmt.Errorf("%w: version %d here, %d there", errRefused, mine.Version, h.Version)
@@ -139,7 +139,7 @@ func (w *World) greet(c net.Conn) {
 	if err != nil {
 		return
 	}
-	answer := w.hello(h.Node)
+	answer := w.hello()
 	err = w.fits(h)
 	w.mu.Lock()
 	if err == nil && w.joined[h.PE] {

@@ -88,9 +88,9 @@ func TestPEsWithoutMembarrierTellOthers(t *testing.T) {
 		}
 		all[pe] = w
 	}
-	require.NoError(t, all[0].mapPeer(context.Background(), all[0].peers[1], all[1].hello(0)))
+	require.NoError(t, all[0].mapPeer(context.Background(), all[0].peers[1], all[1].hello()))
 	require.True(t, all[0].peers[1].Fenced())
-	require.NoError(t, all[1].mapPeer(context.Background(), all[1].peers[0], all[0].hello(0)))
+	require.NoError(t, all[1].mapPeer(context.Background(), all[1].peers[0], all[0].hello()))
 	require.True(t, all[1].peers[0].Fenced())
 	require.False(t, all[0].peers[0].Fenced())
 }

@@ -13,7 +13,7 @@ import (
 // A World announces the token that is in its heap.
 func TestAWorldMarksItsHeap(t *testing.T) {
 	run(t, 2, "shm:"+fabrictest.Name(t), Options{}, func(w *World) {
-		token := w.hello(0).Token
+		token := w.hello().Token
 		require.NotZero(t, token)
 		require.Equal(t, token, symheap.Load8(w.heap.Base, symheap.TokenAt))
 		mapped, err := w.Mapped(1 - w.PE())

@@ -97,24 +97,17 @@ func open(ctx context.Context, o options) (*World, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if o.N > 1 {
-		o.common, err = heapmem.OpenCommon(ctx, spec)
-		switch {
-		case err != nil:
-		case o.common != nil:
-			_, n := o.common.Part(1)
-			pes := (o.N + spec.Nodes - 1) / spec.Nodes // each node has as many as another one, or one less
-			err = o.fit(n, objectsAt(o.N), pes, anyHeap)
-		case spec.Heap != 0:
-			err = o.fit(spec.Heap, windowHead(o.N)-o.Static, 1, anyHeap)
+	if o.N > 1 && spec.Heap != 0 && !o.inProcess {
+		if err := o.fit(spec, anyHeap); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, o.closeCommon(err)
+		if o.common, err = heapmem.OpenCommon(ctx, spec); err != nil {
+			return nil, err
 		}
 	}
 	w, err := newWorld(ctx, o)
 	if err != nil {
-		return nil, o.closeCommon(err)
+		return nil, err
 	}
 	if o.N > 1 {
 		w.spec = spec
@@ -182,11 +175,8 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.peers[w.pe].node = w.spec.Node
-	if err := w.openWindow(ctx); err != nil {
+	if err := w.offer(ctx); err != nil {
 		return err
-	}
-	if f, _ := w.heap.File(); f != nil && w.opts.common == nil && w.window == nil {
-		w.recall = heapmem.Lend(w.token, f)
 	}
 	ln, err := f.Listen(sdp.Network, ":"+strconv.Itoa(w.port(w.pe)))
 	if errors.Is(err, syscall.EADDRINUSE) {

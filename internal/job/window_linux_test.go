@@ -45,7 +45,7 @@ func TestOtherHeapsInWindowsAreNotUsed(t *testing.T) {
 	leak.Check(t)
 	all := windowed(t)
 	w := all[0]
-	good := *all[1].hello(w.spec.Node)
+	good := *all[1].hello()
 	used := func(h *hello) bool {
 		p := &peer{Peer: onesided.New(0, 2, w.heap, false, nil, nil).Peers()[1]}
 		require.Equal(t, errWindow, w.mapPeer(t.Context(), p, h))

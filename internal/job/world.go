@@ -35,7 +35,7 @@ type World struct {
 	near    *Team         // see SharedTeam
 	sharers [][]uint64    // see share
 	ctx     *onesided.Ctx // the default context
-	token   uint64        // names this PE's heap, see symheap.Memory.Mark
+	token   uint64        // names this PE's heap, random and not 0
 	parts   []machinePart // where each PE runs; connect writes one element
 	attachment
 	exiting chan struct{} // closed under mu when GlobalExit begins to end this process
@@ -183,16 +183,7 @@ func newWorld(ctx context.Context, o options) (*World, error) {
 	}
 	objects := objectsAt(o.N)
 	size := objects + (o.Heap+symheap.PageBytes-1)&^(symheap.PageBytes-1)
-	var m *symheap.Memory
-	var err error
-	if o.inProcess || !symheap.CanMap {
-		m = symheap.NewGo(size, w.token)
-	} else if o.common != nil {
-		off, n := o.common.Part(o.common.Node)
-		m, err = symheap.NewIn(ctx, o.common.File, off, n, size, w.token)
-	} else if m, err = symheap.NewMapped(size); err == nil {
-		m.Mark(w.token)
-	}
+	m, err := o.newHeap(ctx, size, w.token)
 	if err != nil {
 		return nil, err
 	}
@@ -422,5 +413,4 @@ func (w *World) release() {
 	}
 	symheap.ForgetGo(w.token)
 	w.heap.Close()
-	_ = w.opts.closeCommon(nil) // others may have its part of the memory from now on
 }

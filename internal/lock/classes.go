@@ -20,7 +20,6 @@ type (
 	World   struct{}
 	Slots   struct{}
 	Heap    struct{}
-	Heaps   struct{}
 	Turns   struct{}
 	Sets    struct{}
 	Sleeper struct{}
@@ -90,7 +89,6 @@ func (Channel) class() info { return info{"activemsg.Channel", 2, false} }
 func (World) class() info   { return info{"job.World", 3, true} }
 func (Slots) class() info   { return info{"job.Team.freeMu", 4, true} }
 func (Heap) class() info    { return info{"symheap.Heap", 5, true} }
-func (Heaps) class() info   { return info{"symheap.goHeaps", 6, true} }
 func (Turns) class() info   { return info{"job.turns", 7, true} }
 func (Sets) class() info    { return info{"job.sets", 8, true} }
 func (Sleeper) class() info { return info{"onesided.sleepers", 9, true} }

@@ -11,7 +11,7 @@ import (
 // The ranks follow the order of the table, each once. No class is left out.
 func TestRanksAreTheOrderOfTheTable(t *testing.T) {
 	all := []Class{
-		Team{}, Channel{}, World{}, Slots{}, Heap{}, Heaps{}, Turns{}, Sets{}, Sleeper{},
+		Team{}, Channel{}, World{}, Slots{}, Heap{}, Turns{}, Sets{}, Sleeper{},
 		DefaultFabric{}, Stacks{}, Users{}, Hosts{}, Poll{}, Visit{}, Read{}, Write{}, Grow{},
 		Stack{}, Listen{}, Dial{}, Pool{}, StateWord{}, State{}, DMA{}, Setup{}, LaneIn{}, Receive{},
 		LaneOut{}, Tunnel{}, Node{}, Router{}, Tunnels{}, Hub{}, Dir{}, Bytes{}, Attach{}, SendQueue{}, Notes{}, Grants{}, LinkErr{}, Wait{}, Accept{},

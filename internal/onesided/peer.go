@@ -129,7 +129,7 @@ func (c *Ctx) TellWaiter(p *Peer, off uintptr, v uint64) {
 	case ch == nil:
 	case p.win == nil:
 		c.fail("p", p, ch.Tell(off, v))
-	case !p.tellWaiter(off, v):
+	case !p.storeWord(off, 8, v, 0, true):
 		c.pFar(p, off, 8, v, 0) // which is acknowledged, or a later word could overtake it
 	}
 }

@@ -40,7 +40,7 @@ func (c *Ctx) putFar(p *Peer, off uintptr, b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	if ch := c.channel("put", p); ch != nil && !p.store(off, b) {
+	if ch := c.channel("put", p); ch != nil && !p.store(off, unsafe.Pointer(&b[0]), symheap.Strided{N: 1, Block: len(b), Size: 1}) {
 		c.fail("put", p, ch.Put(off, b))
 	}
 }
@@ -116,7 +116,7 @@ func (c *Ctx) P(o Object, i int, size uintptr, lo, hi uint64, pe int) {
 }
 
 func (c *Ctx) pFar(p *Peer, off, size uintptr, lo, hi uint64) {
-	if ch := c.channel("p", p); ch != nil && !p.storeWord(off, size, lo, hi) {
+	if ch := c.channel("p", p); ch != nil && !p.storeWord(off, size, lo, hi, false) {
 		b := [2]uint64{lo, hi}
 		c.fail("p", p, ch.PutShort(off, unsafe.Slice((*byte)(unsafe.Pointer(&b)), size)))
 	}
@@ -173,7 +173,7 @@ func (c *Ctx) PutStrided(o Object, src unsafe.Pointer, have int, s symheap.Strid
 		p.Stored()
 		return
 	}
-	if ch := c.channel("iput", p); ch != nil && !p.storeStrided(o.Off, src, s) {
+	if ch := c.channel("iput", p); ch != nil && !p.store(o.Off, src, s) {
 		c.fail("iput", p, ch.PutStrided(o.Off, unsafe.Slice((*byte)(src), uintptr(have)*s.Size), blocksOf(s)))
 	}
 }

@@ -45,56 +45,34 @@ func (p *Peer) open(off, n uintptr) (at int, ok bool) {
 	return int(off), off+n <= end
 }
 
-// stored follows what was stored by the window (pair S19). What Stored of the channel says is behind the fence.
-func (p *Peer) stored() {
-	p.Stored()
-	p.ch.Stored()
-}
-
-// store puts bytes by the window. It returns false if they are to be a request.
-func (p *Peer) store(off uintptr, b []byte) bool {
-	at, ok := p.open(off, uintptr(len(b)))
-	if !ok {
-		return false
-	}
-	p.win.put(at, unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
-	p.win.Flush()
-	p.stored()
-	return true
-}
-
-// put stores n bytes. A word is one store.
-func (w *Window) put(off int, src unsafe.Pointer, n uintptr) {
-	switch {
-	case n == 8 && off%8 == 0:
-		w.Store64(off, *(*uint64)(src))
-	case n == 4 && off%4 == 0:
-		w.Publish32(off, *(*uint32)(src))
-	default:
-		w.Write(off, unsafe.Slice((*byte)(src), n))
-	}
-}
-
-// storeStrided is store of blocks, which the caller has checked.
-func (p *Peer) storeStrided(off uintptr, src unsafe.Pointer, s symheap.Strided) bool {
+// store puts blocks, which the caller has checked, by the window (pair S19). A block of a word is one store. It returns
+// false if they are to be a request.
+func (p *Peer) store(off uintptr, src unsafe.Pointer, s symheap.Strided) bool {
 	block := uintptr(s.Block) * s.Size
 	at, ok := p.open(off, uintptr((s.N-1)*s.Remote)*s.Size+block)
 	if !ok {
 		return false
 	}
 	for i := range s.N {
-		p.win.put(at+i*s.Remote*int(s.Size), unsafe.Add(src, uintptr(i*s.Local)*s.Size), block)
+		to, from := at+i*s.Remote*int(s.Size), unsafe.Add(src, uintptr(i*s.Local)*s.Size)
+		switch {
+		case block == 8 && to%8 == 0:
+			p.win.Store64(to, *(*uint64)(from))
+		case block == 4 && to%4 == 0:
+			p.win.Publish32(to, *(*uint32)(from))
+		default:
+			p.win.Write(to, unsafe.Slice((*byte)(from), block))
+		}
 	}
 	p.win.Flush()
-	p.stored()
+	p.Stored()
+	p.ch.Stored() // behind the fence of p.Stored
 	return true
 }
 
-// elements holds buffers for elements. A local variable would be allocated at each put.
-var elements = sync.Pool{New: func() any { return new([2]uint64) }}
-
-// storeWord is store of an element, see symheap.Store. All that was put before is seen there first.
-func (p *Peer) storeWord(off, size uintptr, lo, hi uint64) bool {
+// storeWord is store of an element, see symheap.Store. All that was put before is seen there first. Quiet need not wait for
+// one that the PE waits for.
+func (p *Peer) storeWord(off, size uintptr, lo, hi uint64, waited bool) bool {
 	at, ok := p.open(off, size)
 	if !ok {
 		return false
@@ -107,24 +85,19 @@ func (p *Peer) storeWord(off, size uintptr, lo, hi uint64) bool {
 	default:
 		b := elements.Get().(*[2]uint64)
 		*b = [2]uint64{lo, hi}
-		p.win.put(at, unsafe.Pointer(b), size)
+		p.win.Write(at, unsafe.Slice((*byte)(unsafe.Pointer(b)), size))
 		p.win.Flush()
 		elements.Put(b)
 	}
-	p.stored()
+	p.Stored()
+	if !waited {
+		p.ch.Stored()
+	}
 	return true
 }
 
-// tellWaiter is TellWaiter by the window.
-func (p *Peer) tellWaiter(off uintptr, v uint64) bool {
-	at, ok := p.open(off, 8)
-	if !ok {
-		return false
-	}
-	p.win.Publish64(at, v)
-	p.Stored() // pair S19
-	return true
-}
+// elements holds buffers for elements. A local variable would be allocated at each put.
+var elements = sync.Pool{New: func() any { return new([2]uint64) }}
 
 // publishArm says to the PE at the other end of a window that this one is about to sleep. When it returns, that one sees
 // what this one stored before, and this one what that one did (pair S19).

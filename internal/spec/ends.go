@@ -166,7 +166,7 @@ func (s *Spec) CheckEnds(ctx context.Context) map[string]error {
 			window, err := e.check(ctx, w, s)
 			if err == nil && s.Puts && window != 0 {
 				var heap int
-				heap, err = s.HeapBytes(window, window)
+				heap, err = s.HeapBytes(window)
 				window -= heap
 			}
 			if err == nil && window != 0 {

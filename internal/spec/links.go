@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ntbnet/ntbnet/ring"
 )
@@ -32,10 +34,9 @@ func (s *Spec) leastWindow() int {
 	return o.LinkWindow(0)
 }
 
-// HeapBytes returns how much of windows of these sizes is for heaps, the same number on both sides. It returns an error
-// if option heap leaves no room for the link.
-func (s *Spec) HeapBytes(in, out int) (int, error) {
-	n := min(in, out)
+// HeapBytes returns how much of windows, of which the smaller one has n bytes, is for heaps. It returns an error if option
+// heap leaves no room for the link.
+func (s *Spec) HeapBytes(n int) (int, error) {
 	if s.Heap == 0 {
 		return n / 2 &^ 4095, nil
 	}
@@ -51,14 +52,9 @@ var errHeaps = errors.New("option heap: want all ends of one memory, file:/PATH 
 
 // checkHeaps checks that each of this node's wires is an end of the same memory, and that this is one for all nodes.
 func (a *Ends) checkHeaps(nodes, wires int) error {
-	var all end
-	for _, e := range a.ends {
-		if all.kind != "" && e != all || !IsPath(e.target) {
-			return errHeaps
-		}
-		all = e
-	}
-	if all.kind == "" || len(a.ends) != wires || all.places == 2 && (nodes != 2 || wires != 1) {
+	ends := slices.Collect(maps.Values(a.ends))
+	other := func(e end) bool { return e != ends[0] || !IsPath(e.target) }
+	if wires == 0 || len(ends) != wires || slices.ContainsFunc(ends, other) || ends[0].places == 2 && (nodes != 2 || wires != 1) {
 		return errHeaps
 	}
 	return nil

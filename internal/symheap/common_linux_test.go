@@ -44,11 +44,9 @@ func full(t *testing.T, f *os.File, n int) {
 
 func TestHeapsOfAFile(t *testing.T) {
 	open := opener(t, 2)
-	var files []*os.File
 	var heaps []*Memory
 	for i := range 2 {
-		f := open()
-		m, err := NewIn(t.Context(), f, partAt, 2*partSize, partSize, uint64(7+i))
+		m, err := NewIn(t.Context(), open(), partAt, 2*partSize, partSize, uint64(7+i))
 		require.NoError(t, err)
 		_, at := m.File()
 		require.Equal(t, int64(partAt+i*partSize), at)
@@ -58,7 +56,7 @@ func TestHeapsOfAFile(t *testing.T) {
 		for i, b := range m.Bytes[TokenAt+8:] {
 			require.Zero(t, b, i)
 		}
-		files, heaps = append(files, f), append(heaps, m)
+		heaps = append(heaps, m)
 	}
 	full(t, open(), 2)
 
@@ -70,7 +68,6 @@ func TestHeapsOfAFile(t *testing.T) {
 
 	// The owner ends. The other process may still store.
 	heaps[0].Close()
-	require.NoError(t, files[0].Close())
 	full(t, open(), 1)
 	there.Close()
 	require.NoError(t, peer.Close())
@@ -84,8 +81,7 @@ func TestHeapsOfAFile(t *testing.T) {
 // A heap that ends while another process waits for its part makes room.
 func TestAPartIsWaitedFor(t *testing.T) {
 	open := opener(t, 1)
-	f := open()
-	m, err := NewIn(t.Context(), f, partAt, partSize, partSize, 7)
+	m, err := NewIn(t.Context(), open(), partAt, partSize, partSize, 7)
 	require.NoError(t, err)
 	next := make(chan error)
 	other := open()
@@ -97,15 +93,14 @@ func TestAPartIsWaitedFor(t *testing.T) {
 		next <- err
 	}()
 	m.Close()
-	require.NoError(t, f.Close())
 	require.NoError(t, <-next)
 }
 
 // What is not the heap that is meant is not mapped, and keeps nobody out.
 func TestOtherHeapsOfAFile(t *testing.T) {
 	open := opener(t, 2)
-	f, peer := open(), open()
-	m, err := NewIn(t.Context(), f, partAt, partSize, partSize, 7)
+	peer := open()
+	m, err := NewIn(t.Context(), open(), partAt, partSize, partSize, 7)
 	require.NoError(t, err)
 	for name, tt := range map[string]struct {
 		at    int64
@@ -121,10 +116,7 @@ func TestOtherHeapsOfAFile(t *testing.T) {
 		require.ErrorContains(t, err, "another heap", name)
 	}
 	m.Close()
-	require.NoError(t, f.Close())
-	last := open()
-	m, err = NewIn(t.Context(), last, partAt, 2*partSize, 2*partSize, 9)
+	m, err = NewIn(t.Context(), open(), partAt, 2*partSize, 2*partSize, 9)
 	require.NoError(t, err)
 	m.Close()
-	require.NoError(t, last.Close())
 }

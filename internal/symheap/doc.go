@@ -3,7 +3,7 @@
 //
 // It does not know of PEs or of requests. Those are internal/onesided and internal/activemsg.
 //
-//	m, err := symheap.NewMapped(size)  // or NewGo, for PEs of one process
+//	m, err := symheap.NewMapped(size, token)  // or NewGo, for PEs of one process
 //	h := symheap.New(m, objectsAt)
 //	off, err := h.Alloc(800, 64)       // the same offset on every PE
 //	symheap.Store8(h.Base, off, 7)     // or the base of another PE's heap, as mapped by Map

@@ -3,8 +3,7 @@ package symheap
 import (
 	"math/bits"
 	"os"
-
-	"github.com/ntbnet/ntbnet/internal/lock"
+	"sync"
 )
 
 // Alignments of heaps in memory. No object can be aligned to more than its heap is.
@@ -20,61 +19,49 @@ func alignment(size int) int { return min(MaxAlign, 1<<(bits.Len(uint(size))-1))
 
 // Memory is a heap, or a mapping of one.
 type Memory struct {
-	Bytes    []byte
-	file     *os.File // nil for a mapping of another PE's heap, and for memory of Go's own
-	at       int64    // where it begins in its file
-	borrowed bool     // file is the caller's
-	maps     bool     // Bytes are a mapping
+	Bytes []byte
+	file  *os.File // nil for a mapping of another PE's heap, and for memory of Go's own
+	at    int64    // where it begins in its file
+	maps  bool     // Bytes are a mapping
 }
 
 // File returns the file of a heap that others can map, nil if there is none, and where the heap begins in it.
 func (m *Memory) File() (f *os.File, at int64) { return m.file, m.at }
 
-// Close ends the mapping.
+// Close ends the mapping, and then gives up its place in the file.
 func (m *Memory) Close() {
-	if m.file != nil && !m.borrowed {
-		m.file.Close()
-	}
 	if m.maps {
 		unmapFile(m.Bytes)
 	}
 	m.Bytes = nil
+	if m.file != nil {
+		m.file.Close()
+	}
 }
 
-// Mark writes the heap's token: random, not 0. Its owner calls it before others hear of the heap.
-func (m *Memory) Mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
+// mark writes the heap's token: random, not 0.
+func (m *Memory) mark(token uint64) { Store8(&m.Bytes[0], TokenAt, token) }
 
 // goHeaps are the heaps of PEs of this process that are Go memory, by token.
-var goHeaps = struct {
-	mu  lock.Mutex[lock.Heaps]
-	all map[uint64]*Memory // guarded by mu
-}{all: map[uint64]*Memory{}}
+var goHeaps sync.Map // of uint64 to []byte
 
 // NewGo allocates a heap of Go memory, which the race detector sees, for PEs of
 // one process.
 func NewGo(size int, token uint64) *Memory {
 	m := &Memory{Bytes: alignedBytes(size, min(GoAlign, alignment(size)))}
-	m.Mark(token)
-	goHeaps.mu.Lock()
-	defer goHeaps.mu.Unlock()
-	goHeaps.all[token] = m
+	m.mark(token)
+	goHeaps.Store(token, m.Bytes)
 	return m
 }
 
 // FindGo finds the heap of a PE of this process by its token.
 func FindGo(token uint64) *Memory {
-	goHeaps.mu.Lock()
-	defer goHeaps.mu.Unlock()
-	m := goHeaps.all[token]
-	if m == nil {
+	b, ok := goHeaps.Load(token)
+	if !ok {
 		return nil
 	}
-	return &Memory{Bytes: m.Bytes}
+	return &Memory{Bytes: b.([]byte)}
 }
 
 // ForgetGo ends that FindGo finds a heap.
-func ForgetGo(token uint64) {
-	goHeaps.mu.Lock()
-	defer goHeaps.mu.Unlock()
-	delete(goHeaps.all, token)
-}
+func ForgetGo(token uint64) { goHeaps.Delete(token) }

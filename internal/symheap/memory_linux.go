@@ -15,7 +15,7 @@ const CanMap = true
 
 // NewMapped makes a heap that other processes can map. It takes address space at
 // once, and pages as they are touched.
-func NewMapped(size int) (*Memory, error) {
+func NewMapped(size int, token uint64) (*Memory, error) {
 	fd, err := memfd.Create("shmem-heap", int64(size))
 	if err != nil {
 		return nil, fmt.Errorf("symmetric heap: %w", err)
@@ -26,7 +26,9 @@ func NewMapped(size int) (*Memory, error) {
 		f.Close()
 		return nil, err
 	}
-	return &Memory{Bytes: b, file: f, maps: true}, nil
+	m := &Memory{Bytes: b, file: f, maps: true}
+	m.mark(token)
+	return m, nil
 }
 
 // Map maps the heap of another PE, whose token it must have. The file may be anything. It stays the caller's.
@@ -35,10 +37,15 @@ func Map(f *os.File, size int, token uint64) (*Memory, error) {
 	if err := memfd.Check(fd, int64(size)); err != nil { // a mapping could fault
 		return nil, err
 	}
-	if err := checkToken(fd, 0, token); err != nil {
+	return mapHeap(fd, 0, size, token)
+}
+
+// mapHeap maps a heap that begins at an offset of a file, if it has that token.
+func mapHeap(fd int, at int64, size int, token uint64) (*Memory, error) {
+	if err := checkToken(fd, at, token); err != nil {
 		return nil, err
 	}
-	b, err := mapFile(fd, 0, size)
+	b, err := mapFile(fd, at, size)
 	if err != nil {
 		return nil, err
 	}

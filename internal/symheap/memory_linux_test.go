@@ -12,10 +12,9 @@ import (
 // A heap is mapped only if it has the right token.
 func TestAHeapIsFoundByItsToken(t *testing.T) {
 	const size = 1 << 20
-	m, err := NewMapped(size)
+	m, err := NewMapped(size, 7)
 	require.NoError(t, err)
 	defer m.Close()
-	m.Mark(7)
 	f, _ := m.File()
 	there, err := Map(f, size, 7)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 // CanMap says that nothing here maps the memory of other processes.
 const CanMap = false
 
-func NewMapped(int) (*Memory, error) { return nil, errors.ErrUnsupported }
+func NewMapped(int, uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
 
 func Map(*os.File, int, uint64) (*Memory, error) { return nil, errors.ErrUnsupported }
 

@@ -46,7 +46,7 @@
 //	      link   Peer.open          Peer.up                   the peer's words        sync/atomic
 //	S18   onesided Ctx.Quiet        element of a heap         another element         Fence
 //	      onesided Ctx.Quiet        the other element         the first               Fence
-//	S19   onesided Peer.stored      element, by a window      copy of the arm         Fence
+//	S19   onesided Peer.store       element, by a window      copy of the arm         Fence
 //	      onesided Space.publishArm copies of the arm        element of the heap     Device.Order
 //
 // "nothing, or Fence" depends on [ntb.Caps].FenceToLook, and for S6 and S7 on FenceToLook or
