@@ -236,14 +236,18 @@ func (a *attachment) bringUp(ctx context.Context, s *session) error {
 	}
 }
 
-// end ends the session, and waits until nothing of it reaches the memory. The caller holds
-// opening.
+// end ends the session, and waits until nothing of it reaches the memory or calls a function of the Config. The caller
+// holds opening.
 func (a *attachment) end() error {
-	if s := a.session.Load(); s != nil {
-		s.Disable()
-		return s.cutErr
+	s := a.session.Load()
+	if s == nil {
+		return nil
 	}
-	return nil
+	s.Disable()
+	if s.ended != nil {
+		<-s.ended
+	}
+	return s.cutErr
 }
 
 // linger waits until the peer has ended the last session, as far as that is to be waited for.

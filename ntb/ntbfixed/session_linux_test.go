@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -131,6 +132,34 @@ func TestSilenceOfWhoLives(t *testing.T) {
 			require.ErrorIs(t, s.WaitDoorbell(0), ntb.ErrLinkDown)
 		})
 	}
+}
+
+// Stop releases what Gone uses, so a session that is just asking has an answer first.
+func TestAnAttachmentStopsAfterItsSessions(t *testing.T) {
+	leak.Check(t)
+	a, b := pair(t, 4<<10)
+	c := &a.(*attachment).config
+	stop, asks, stopped := c.Stop, make(chan struct{}), make(chan struct{})
+	c.Stop = func() { close(stopped); stop() }
+	var once sync.Once
+	early := false
+	c.Gone = func(uint32) (gone, known bool) {
+		once.Do(func() {
+			close(asks)
+			select {
+			case <-stopped:
+				early = true
+			case <-time.After(100 * time.Millisecond): // long enough for a Close that does not wait
+			}
+		})
+		return false, true
+	}
+	x, y := open(t, a, b)
+	defer x.Close()
+	defer y.Close()
+	<-asks
+	require.NoError(t, a.Close())
+	require.False(t, early)
 }
 
 // An interrupt may be lost. Its doorbell is found by the next look, at a heartbeat.
