@@ -130,7 +130,7 @@ func (r *rows) losses() {
 		open(r.t, bed{link: gen3x8, nodes: 3, window: 64 * mega, spin: s.spin, poll: rough}, func(w *world) {
 			a, b := w.connect(1, 3)
 			frames := 0
-			w.devices[0].SetAlter(func(v uint64) uint64 {
+			w.rights[1].SetAlter(func(v uint64) uint64 {
 				if uint8(v>>32) == data && v>>hops > 1 {
 					if frames++; frames%one == 0 && frames <= most {
 						return v&(1<<hops-1) | 1<<hops

@@ -41,6 +41,7 @@ type world struct {
 	t       *testing.T
 	fabrics []*sdp.Fabric
 	devices []*ntbtime.Device
+	rights  map[int]*ntbtime.Device // by node: that of its latest session with the next node
 }
 
 // patience is how long a row may take, by the bubble's clock.
@@ -77,7 +78,7 @@ func open(t *testing.T, b bed, f func(w *world)) {
 	virtual.Wait = func() { time.Sleep(5 * time.Nanosecond) }
 	defer func() { virtual.Poll, virtual.Wait = nil, nil }()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{bed: b, t: t}
+		w := &world{bed: b, t: t, rights: map[int]*ntbtime.Device{}}
 		defer time.Sleep(time.Minute) // all that is left ends
 		defer w.close()
 		w.openAll()
@@ -92,6 +93,7 @@ func (w *world) openAll() {
 			a, b = ntbmem.Pair(w.window)
 			x, y := ntbtime.Pair(a, b, w.link)
 			w.devices = append(w.devices, x, y)
+			w.rights[i] = x
 			return x, y
 		})
 	}

@@ -22,7 +22,7 @@
 //	      bounce waiter.order       arm                       header, credit          Fence
 //	S4    link   bridge.Wake        master word               link's arm              Fence
 //	      link   bridge.Park        link's arm                master word             Fence, or Device.Order
-//	S6    ring   outLane.put        frame's first word        lane's data arm         nothing, or Fence
+//	S6    ring   outLane.Put        frame's first word        lane's data arm         nothing, or Fence
 //	      ring   inLane.sleep       lane's data arm           frame's first word      Fence, or Device.Order
 //	S7    ring   inLane.answer      lane's credit             lane's space arm        nothing, or Fence
 //	      ring   outLane.armSpace   lane's space arm          lane's credit           Fence, or Device.Order
@@ -30,8 +30,8 @@
 //	      onesided Space.park       arm                       element of the heap     membarrier, or Fence
 //	S9    bounce signal.notify      what it wakes for         wake: is it full        Fence
 //	      bounce waiter.sleep       wake: takes a token       what woke it            channel's lock
-//	S10   ring   inbound.wake       stores of a frame         woken: is it full       Fence
-//	      ring   tunnel.Wait        woken: takes a token      stores of a frame       channel's lock
+//	S10   tunnel inbound.wake       stores of a frame         woken: is it full       Fence
+//	      tunnel Tunnel.Wait        woken: takes a token      stores of a frame       channel's lock
 //	S11   ntbmem end.RingDoorbell   words of a window         bell: is it full        Fence
 //	      ntbmem end.WaitDoorbell   bell: takes a token       words of a window       channel's lock
 //	S12   ntbshm device.RingDoorbell ring word                who waits               system call

@@ -63,7 +63,7 @@ func (s *source) lines(n ast.Node) (first, last int) {
 // readSources reads the packages that share memory with others, without their tests.
 func readSources(t *testing.T) (all []*source) {
 	t.Helper()
-	for _, dir := range []string{"bounce", "ring", "internal/link", "shmem", "internal/job", "ntb", "internal/symheap", "internal/activemsg", "internal/onesided", "internal/collective"} {
+	for _, dir := range []string{"bounce", "ring", "internal/tunnel", "internal/link", "shmem", "internal/job", "ntb", "internal/symheap", "internal/activemsg", "internal/onesided", "internal/collective"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
 				filepath.Base(filepath.Dir(path)) == "ntbtest" {
