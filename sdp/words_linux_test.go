@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,6 +60,32 @@ func (e *echoer) run(from *Fabric, address string, over *atomic.Bool) {
 	}
 }
 
+// openDevice is a device that is not closed while publish32 stores.
+type openDevice struct {
+	ntb.Device
+	mu     sync.Mutex
+	closed bool // guarded by mu
+}
+
+// publish32 stores to the window, and reports whether it did: it does not once the device is closed.
+func (d *openDevice) publish32(off int, v uint32) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	out := d.Outbound()
+	out.Publish32(off, v)
+	return true
+}
+
+func (d *openDevice) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	return d.Device.Close()
+}
+
 // Whatever a peer stores into one word of a link, by mistake or not: connections go on, or end and new ones begin.
 // NTBNET_LONG has all values for each word.
 func TestNoWordStallsConnections(t *testing.T) {
@@ -74,10 +101,12 @@ func testWords(t *testing.T, right, left string) {
 	t.Helper()
 	leak.Check(t)
 	line := "line:" + fabrictest.Name(t)
-	var device, victim atomic.Pointer[ntb.Device] // the first one's and the second one's, of the session that is now
+	var device atomic.Pointer[openDevice] // the first one's, of the session that is now
+	var victim atomic.Pointer[ntb.Device] // the second one's
 	one, err := OpenWith(line+"?node=1&nodes=2&slots=2&frame=512&right="+right, Devices{Wrap: func(a, b ntb.Device) (ntb.Device, ntb.Device) {
-		device.Store(&a)
-		return a, b
+		d := &openDevice{Device: a}
+		device.Store(d)
+		return d, b
 	}})
 	require.NoError(t, err)
 	defer one.Close()
@@ -145,8 +174,9 @@ func testWords(t *testing.T, right, left string) {
 			values = values[i%4:][:1]
 		}
 		for _, v := range values {
-			out := (*device.Load()).Outbound()
-			out.Publish32(lanes+at, v)
+			for !device.Load().publish32(lanes+at, v) { // the store before this one may have ended the session
+				time.Sleep(20 * time.Microsecond)
+			}
 			stores++
 			goOn(fmt.Sprintf("%#x at %#x", v, at))
 		}
