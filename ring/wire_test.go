@@ -13,14 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// little returns a little-endian number of up to 8 bytes.
-func little(b []byte) (v uint64) {
-	for i, c := range b {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
-}
-
 func TestTheWordsOfLanesAreWhereDocumented(t *testing.T) {
 	for _, row := range wiredoc.Table(t, "Links with lanes", "offset") {
 		base, _, _ := strings.Cut(row["offset"], " + ")
@@ -65,9 +57,9 @@ func TestFramesAreThoseOfTheExamples(t *testing.T) {
 
 	values, wire := wiredoc.Vector(t, "frame")
 	f, hop := decode(wire)
-	w := little(wire[frame.HeaderBytes : frame.HeaderBytes+8])
+	w := wiredoc.Little(wire[frame.HeaderBytes : frame.HeaderBytes+8])
 	kind, off, n := w>>56, int(uint32(w)), int(w>>32&0xffffff)
-	word := little(wire[frame.HeaderBytes+8 : frame.HeaderBytes+8+n])
+	word := wiredoc.Little(wire[frame.HeaderBytes+8 : frame.HeaderBytes+8+n])
 	require.Equal(t, values, fmt.Sprintf("hop=%d kind=%d hops=%d source=%#x destination=%#x to=%d from=%d epoch=%#x number=%d acknowledgement=%d "+
 		"length=%d states=%#x argument=%d ask=%d entry: kind=%d offset=%d length=%d word=%d",
 		hop, f.Kind, f.Hops, uint32(f.Src), uint32(f.Dst), f.To, f.From, f.Epoch, f.Seq, f.Ack, f.Length, f.States, f.Arg, f.Ask,

@@ -175,8 +175,8 @@ func (s *Sender) sent(f *Frame, now time.Time) {
 	}
 }
 
-// acknowledged handles an acknowledgement of all frames before next. ok is false if some of those were never
-// sent. closed reports whether a close is among those that were.
+// acknowledged handles an acknowledgement of all frames before next. ok is false if one of them was not sent. closed
+// reports whether one of them is a close.
 func (s *Sender) acknowledged(next uint32, now time.Time) (closed, ok bool) {
 	n := int(int32(next - s.base))
 	switch {

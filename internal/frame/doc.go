@@ -4,5 +4,5 @@
 // The first 8 bytes of a frame are published last. No payload is ever stored there, so the hop
 // number shows whether a frame is from an earlier lap. They are never zero nor all ones.
 //
-// It has no slots and no bodies: those are package ring's, these package tunnel's.
+// The slots that frames lie in are package ring's. Bodies of data are package tunnel's.
 package frame

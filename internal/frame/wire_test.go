@@ -10,14 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// little returns a little-endian number of up to 8 bytes.
-func little(b []byte) (v uint64) {
-	for i, c := range b {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
-}
-
 func TestAFrameIsLaidOutAsDocumented(t *testing.T) {
 	const hop = 0x11223344
 	f := Header{
@@ -45,7 +37,7 @@ func TestAFrameIsLaidOutAsDocumented(t *testing.T) {
 		require.True(t, ok, "the code has no field %q", row["name"])
 		delete(want, row["name"])
 		n := row.Number(t, "bytes")
-		require.Equal(t, v, little(slot[at:at+n]), row["name"])
+		require.Equal(t, v, wiredoc.Little(slot[at:at+n]), row["name"])
 		at += n
 	}
 	require.Equal(t, HeaderBytes, at)

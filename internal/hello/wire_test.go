@@ -9,14 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// little is a little-endian number of up to 8 bytes.
-func little(b []byte) (v uint64) {
-	for i, c := range b {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
-}
-
 func TestMessagesAreLaidOutAsDocumented(t *testing.T) {
 	tcp := TCP{
 		Cookie: 0x0102030405060708, Namespace: 0x1112131415161718, SourceZone: 0x21222324, DestinationZone: 0x31323334,
@@ -52,7 +44,7 @@ func TestMessagesAreLaidOutAsDocumented(t *testing.T) {
 			n := row.Number(t, "bytes")
 			v, ok := m.want[row["name"]]
 			require.True(t, ok || row["name"] == "zero", "%s: the code has no field %q", heading, row["name"])
-			require.Equal(t, v, little(m.wire[at:at+min(n, 8)]), "%s %s", heading, row["name"])
+			require.Equal(t, v, wiredoc.Little(m.wire[at:at+min(n, 8)]), "%s %s", heading, row["name"])
 			delete(m.want, row["name"])
 			at += n
 		}

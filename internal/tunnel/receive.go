@@ -117,7 +117,7 @@ func (in *inbound) wake() {
 	}
 }
 
-// published wakes those that watch the word at off. The caller holds mu.
+// published is called when the word at off has been stored. It wakes the waits for that word. The caller holds mu.
 func (in *inbound) published(off int) {
 	if off == 0 { // the last word of Wake
 		in.wake()

@@ -85,9 +85,6 @@ func (t *Tunnel) leave(was Lane) {
 	}
 }
 
-// Rerouting reports whether calls of RequestReroute are not done yet.
-func (t *Tunnel) Rerouting() bool { return t.requests.Load() > 0 }
-
 // ErrUnreachable reports that no route leads to the process.
 var ErrUnreachable = errors.New("ring: no route to node")
 

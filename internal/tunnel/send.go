@@ -11,8 +11,8 @@ import (
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // unlockAndSend unlocks mu. If there is something to send, and a route, the lane takes it, in its
-// turn, by Send. No frame of a tunnel is sent in another way. A tunnel that is closed leaves the lane, which may have no room for long and would keep
-// its memory. The caller holds no lock of a Lane.
+// turn, by Send. No frame of a tunnel is sent in another way. A tunnel that is closed leaves the
+// lane, which may have no room for long and would keep its memory. The caller holds no lock of a Lane.
 func (t *Tunnel) unlockAndSend() {
 	l, closed := t.nextHop.lane, t.arq.State() == arq.Closed
 	_, sends := t.arq.Next(time.Time{}) // a delayed acknowledgement is the timer's

@@ -13,12 +13,12 @@ import (
 
 // Config is what the tunnels of a process have in common.
 type Config struct {
-	ID         link.ID // of the process
-	FrameBytes int     // the most that a frame carries besides its header
-	Window     int     // size in bytes of the memory that another end stores to
-	Retention  int     // how many bytes of frames are kept at most until they are acknowledged
-	Hops       uint16  // over how many links a frame may go
-	Drops      *frame.Drops
+	ID         link.ID                                 // of the process
+	FrameBytes int                                     // the most that a frame carries besides its header
+	Window     int                                     // size in bytes of the memory that another end stores to
+	Retention  int                                     // how many bytes of frames are kept at most until they are acknowledged
+	Hops       uint16                                  // over how many links a frame may go
+	Drops      *frame.Drops                            // counts those that the tunnels drop
 	AfterFunc  func(time.Duration, func()) *time.Timer // time.AfterFunc
 }
 

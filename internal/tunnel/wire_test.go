@@ -11,14 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// little returns a little-endian number of up to 8 bytes.
-func little(b []byte) (v uint64) {
-	for i, c := range b {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
-}
-
 func TestAnEntryIsLaidOutAsDocumented(t *testing.T) {
 	w := entryWord(entryPublish, 0x11223344, 0x556677)
 	want := map[string]uint64{"offset": 0x11223344, "length": 0x556677, "kind": uint64(entryPublish)}
@@ -42,9 +34,9 @@ func TestAnEntryIsLaidOutAsDocumented(t *testing.T) {
 func TestAnEntryIsThatOfTheExample(t *testing.T) {
 	_, wire := wiredoc.Vector(t, "frame")
 	wire = wire[frame.HeaderBytes:]
-	w := little(wire[:entryHeader])
+	w := wiredoc.Little(wire[:entryHeader])
 	kind, off, n := entryKind(w>>56), int(uint32(w)), int(w>>32&0xffffff)
-	word := little(wire[entryHeader : entryHeader+n])
+	word := wiredoc.Little(wire[entryHeader : entryHeader+n])
 	body := binary.LittleEndian.AppendUint64(nil, entryWord(kind, off, n))
 	body = binary.LittleEndian.AppendUint64(body, word)
 	require.Equal(t, wire, body)

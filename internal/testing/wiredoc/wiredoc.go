@@ -189,3 +189,11 @@ func root(t testing.TB) string {
 	t.Fatalf("no go.mod above the test: %v", err)
 	return ""
 }
+
+// Little returns the little-endian number that the bytes are, at most 8.
+func Little(b []byte) (v uint64) {
+	for i, c := range b {
+		v |= uint64(c) << (8 * i)
+	}
+	return v
+}
