@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,25 +29,18 @@ var (
 	anyClaims = regexp.MustCompile(`^\PC*/(node\d+-)?` + claimName + `\d+$`)
 )
 
-// mostUses is how many uses Elsewhere returns, and how many processes it names in each.
-const mostUses = 8
-
 // Elsewhere returns the uses of directories of fabrics by processes, but this one, of this machine, where this user may
-// look at their open files. The last one counts the others of this network namespace. It looks until a time, and then
-// returns what it has found.
-func Elsewhere(until time.Time) (uses []Use) {
+// look at their open files. It looks at one process at least, from the highest PID below a number on, until a time. rest
+// is the PID where it ended, or 0 after the last process. If it has looked at all, from 0 on, the last use counts the
+// others of this network namespace.
+func Elsewhere(below int, until time.Time) (uses []Use, rest int) {
 	pids, users := map[string][]int{}, map[int]bool{}
-	sockets := cableSockets()
-	for _, name := range namesIn("/proc") {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if time.Now().After(until) {
-			clear(sockets) // nobody knows whose the rest are
-			break
-		}
-		files := filepath.Join("/proc", name, "fd")
+	var sockets map[string]bool
+	if below == 0 {
+		below, sockets = math.MaxInt, cableSockets()
+	}
+	for _, pid := range processes(below) {
+		files := fmt.Sprintf("/proc/%d/fd", pid)
 		users[ownerOf(files)] = true
 		for _, fd := range namesIn(files) {
 			path, _ := os.Readlink(filepath.Join(files, fd))
@@ -56,12 +50,16 @@ func Elsewhere(until time.Time) (uses []Use) {
 				pids[dir] = append(had, pid)
 			}
 		}
+		if time.Now().After(until) {
+			sockets, rest = nil, pid // nobody knows whose the other sockets are
+			break
+		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(pids)) {
-		some := fmt.Sprint(pids[dir][:min(len(pids[dir]), mostUses)])
+		some := fmt.Sprint(pids[dir][:min(len(pids[dir]), MostUses)])
 		uses = append(uses, Use{dir, fmt.Sprintf("pid %s in %s", strings.Trim(some, "[]"), named(dir))})
 	}
-	uses = uses[:min(len(uses), mostUses)]
+	uses = uses[:min(len(uses), MostUses)]
 	if len(sockets) > 0 {
 		now := cableSockets() // a socket that has been closed since is not counted
 		maps.DeleteFunc(sockets, func(name string, _ bool) bool { return !now[name] })
@@ -69,7 +67,19 @@ func Elsewhere(until time.Time) (uses []Use) {
 	if len(sockets) > 0 {
 		uses = append(uses, Use{"", fmt.Sprintf("%d that this user may not look at%s", len(sockets), perhaps(users))})
 	}
-	return uses
+	return uses, rest
+}
+
+// processes returns the PIDs below a number, the highest first.
+func processes(below int) (pids []int) {
+	for _, name := range namesIn("/proc") {
+		if pid, err := strconv.Atoi(name); err == nil && pid < below {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	slices.Reverse(pids)
+	return pids
 }
 
 // named returns the fabric of a directory as this user would name it, or else the directory, and whose that is.
@@ -101,7 +111,7 @@ func perhaps(users map[int]bool) string {
 	var dirs []string
 	for _, uid := range slices.Sorted(maps.Keys(users)) {
 		for _, dir := range []string{fmt.Sprintf("/run/user/%d", uid), fmt.Sprintf("/tmp/ntbnet-%d", uid)} {
-			if uid >= 0 && uid != os.Geteuid() && ownerOf(dir) == uid && len(dirs) < mostUses {
+			if uid >= 0 && uid != os.Geteuid() && ownerOf(dir) == uid && len(dirs) < MostUses {
 				dirs = append(dirs, dir+" of "+userAndUID(uid))
 			}
 		}

@@ -46,7 +46,7 @@ func (p Place) Hosts(int) ([]int, error) { return nil, ntb.ErrNotSupported }
 func Foreign() []Foreigner { return nil }
 
 // Elsewhere returns none.
-func Elsewhere(time.Time) []Use { return nil }
+func Elsewhere(int, time.Time) ([]Use, int) { return nil, 0 }
 
 // Stopped returns false.
 func Stopped(int) bool { return false }

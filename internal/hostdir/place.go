@@ -47,6 +47,9 @@ type Holding struct {
 	TCP     bool // the process accepts the connections of a TCP socket there
 }
 
+// MostUses is how many uses Elsewhere returns, and how many processes it names in each.
+const MostUses = 8
+
 // Use says who uses a directory of a fabric, and whose that is.
 type Use struct {
 	Path string // of the directory; empty if this user may not read which it is

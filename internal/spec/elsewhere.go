@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,20 +34,30 @@ func Advise(err error) error {
 type places struct {
 	until time.Time
 	uses  []hostdir.Use
+	rest  int // the PID below which the next look goes on, or 0
 }
 
 var lastPlaces atomic.Pointer[places]
 
 // Elsewhere says where processes of this machine are, but in this fabric, as far as this user may know: "; " and
-// more, or "". It looks once a second, for that long at most.
+// more, or "". It looks once a second, for that long at most, and goes on where its last look ended.
 func (m *Meeting) Elsewhere(limit time.Duration) string {
 	if m.InProcess() {
 		return ""
 	}
 	last, now := lastPlaces.Load(), time.Now()
-	if last == nil || now.After(last.until) {
-		last = &places{now.Add(time.Second), hostdir.Elsewhere(now.Add(limit))}
-		lastPlaces.Store(last)
+	if last == nil {
+		last = &places{}
+	}
+	if now.After(last.until) {
+		next := &places{until: now.Add(time.Second)}
+		next.uses, next.rest = hostdir.Elsewhere(last.rest, now.Add(limit))
+		if last.rest != 0 {
+			next.uses = append(slices.Clip(last.uses), next.uses...)
+			next.uses = next.uses[:min(len(next.uses), hostdir.MostUses)]
+		}
+		lastPlaces.Store(next)
+		last = next
 	}
 	before := "; other processes of this machine: "
 	var text string
