@@ -383,9 +383,7 @@ func (p *Pool) remove(c *Pair) {
 // SpinUntil polls done, and what the peer announces, for as long as a dial may
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
-	c := p.spins()
-	c.Once = true
-	s := wait.NewSpinner(c)
+	s := p.Spinner()
 	return s.Spin(&announced{p.peer, done}) == wait.Hit || done()
 }
 

@@ -39,10 +39,9 @@ type waiter struct {
 
 	// The half's lock guards the following.
 	spinner wait.Spinner
-	hits    int           // number of spins in a row that ended by data
 	limit   time.Duration // of the wait under way; 0 for none
 	soon    *time.Timer   // for sleepAtMost; made when first needed
-	fenced  bool          // the peer knows by parkingBit that we park, and fences
+	fenced  bool          // the peer knows by parkingBit that we park, and fences from then on
 	watch   link.Watch    // over frames
 	parks   uint64
 	rung    uint64 // doorbells of the link, when the last wait began
@@ -142,21 +141,7 @@ func (w *waiter) spin() bool {
 	if o == wait.Queued && w.limit == 0 { // a turn may be long in coming
 		o = w.takeTurn()
 	}
-	switch o {
-	case wait.Hit:
-		w.hits++
-		if w.fenced && w.hits >= unparkAfter {
-			w.fenced = false // waits spin again
-			w.half.publishArm(0)
-		}
-		return true
-	case wait.Stopped:
-		w.hits = 0
-		return true
-	case wait.Missed:
-		w.hits = 0
-	}
-	return false
+	return o == wait.Hit || o == wait.Stopped
 }
 
 // takeTurn waits for a turn. The peer need not know of it: the polls of others find what
@@ -167,10 +152,6 @@ func (w *waiter) takeTurn() wait.Outcome {
 	defer w.parked.Store(false)
 	return w.spinner.TakeTurn(w.half)
 }
-
-// unparkAfter is how many spins in a row must end by data before the arm word allows the
-// peer to leave out its fence. To park again costs a Device.Order. Row: Throughput of 64 B.
-const unparkAfter = 32
 
 // watchLines is the end of wait where frames lead to the peer. What the peer publishes
 // is seen to arrive. So a reader need not arm, which would cost a frame, nor wait until

@@ -83,17 +83,8 @@ func (s *Space) Wait(ctx context.Context, look func() bool) error {
 	}
 }
 
-// firstPolls is how many polls of a wait cost nothing more. Most waits end within them. Row: Shmem, barrier of 2 PEs.
-const firstPolls = 8
-
 // spin polls for budget. It reports whether look returned true.
 func (s *Space) spin(look func() bool, budget time.Duration) bool {
-	for range firstPolls {
-		if look() {
-			return true
-		}
-		ntb.Pause()
-	}
 	if s.served.Load() {
 		return false
 	}

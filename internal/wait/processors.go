@@ -18,7 +18,8 @@ const (
 	// if that was as short a time ago, up to scarceMost. Rows: Rates beside loops, and TestScarceProcessors.
 	scarceLeast = 20 * time.Millisecond
 	scarceMost  = 10 * time.Second
-	// LookAgain is after how long a sleeper looks once more that may have been overlooked. It is for the litmus tests.
+	// LookAgain is after how long a sleeper looks once more, since a membarrier may have overlooked a thread that has just ended. No row:
+	// without it, that sleeper is never woken (internal/testing/litmus).
 	LookAgain = time.Millisecond
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/ntbnet/ntbnet/ntb"
 )
 
-// Each constant names the benchmark rows that get worse without it. To see it, change the constant in a copy of the tree:
+// Each constant names the benchmark rows that get worse without it. To see them, change the constant in a copy of the tree:
 //
 //	benchmarks/run . COPY -bench ROW
 const (
@@ -17,18 +17,16 @@ const (
 	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time. Rows: Latency of 64 KiB, Get; Hops, Shmem barrier of 4 PEs.
 	Usual     = 50 * time.Microsecond
 	ManyTimes = 4
-	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run, unless
-	// none was ready of late: what the wait is for may depend on one that is ready to run on this very processor, and another
-	// processor takes that over only after a pause of its own. Rows: Get, Connect.
+	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run:
+	// what the wait is for may depend on one that is ready to run on this very processor, and another
+	// processor takes that over only after a pause of its own. Rows: Get of 8 clients, Shmem barrier of 2 PEs by requests.
 	pollsACheck = 32
 	// pollsInCrowd come between two yields to processes that take turns at this processor. Rows: Hops, ShmemRing.
 	pollsInCrowd = 2
-	// A yield that takes less than emptyYield has let no goroutine run. aWake is how long it takes until a thread runs that is woken.
-	// Rows: Throughput of 64 B; Hops, ShmemRing.
-	emptyYield = 2 * time.Microsecond
-	aWake      = 20 * time.Microsecond
-	// few fruitless spins, or slow turns, say little. What is fruitless more often in a row gets up to 1<<most times as rare.
-	// Rows: Shmem barrier of 4 PEs by requests, processor time of Rates; Throughput of 64 B.
+	// aWake is how long it takes until a thread runs that is woken. Rows: Many; Rates of 32 connections.
+	aWake = 20 * time.Microsecond
+	// few fruitless spins, or slow turns, say little. Spins that are fruitless more often in a row get up to 1<<most times as rare.
+	// Rows: Shmem barrier of 2 PEs by requests, ShmemRing; processor time of Rates.
 	few  = 4
 	most = 5
 )
@@ -66,7 +64,7 @@ type Config struct {
 	// other poll. It counts for aWake at most.
 	Yield           func()
 	Within, Crowded bool
-	// Once says that a Spinner is made for one wait.
+	// Once says that a Spinner is made for one wait of SHMEM, which lets goroutines run only where more spin than have processors.
 	Once bool
 	// Thread says that threads of C wait. Each goroutine is bound to one, so to let another goroutine run takes two switches of
 	// threads, and no spin does so.
@@ -92,7 +90,6 @@ type Spinner struct {
 
 	misses int // Spins in a row that found nothing, at most few+most.
 	skips  int // The next waits park at once, so many of them.
-	rare   int // Yields in a row that let no goroutine run, at most most.
 	polls  int // Polls since the last yield to goroutines, where spins yield.
 	counts Counts
 }
@@ -106,14 +103,8 @@ type Counts struct {
 	Yields uint64 // calls of Config.Yield
 }
 
-// NewSpinner returns a Spinner. Where it is for one wait, or yields, that begins as if no goroutine was ready.
-func NewSpinner(c Config) Spinner {
-	s := Spinner{Config: c}
-	if c.Once || c.Yield != nil {
-		s.rare = most
-	}
-	return s
-}
+// NewSpinner returns a Spinner.
+func NewSpinner(c Config) Spinner { return Spinner{Config: c} }
 
 // Counts returns the counters.
 func (s *Spinner) Counts() Counts { return s.counts }
@@ -230,10 +221,10 @@ func (p *spin) begin() Outcome {
 		processors.always.Add(1)
 		limit(now, false) // which reads GOMAXPROCS
 	}
-	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck<<s.rare-s.polls
+	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck-s.polls
 	if s.Thread {
 		p.yieldAt = math.MaxInt
-	} else if s.Always && s.Once {
+	} else if s.Once {
 		p.yieldAt = math.MaxInt - 1 // only where no processor is idle, on which a goroutine that is ready would run
 	}
 	if s.Remote && s.misses > 0 {
@@ -250,7 +241,7 @@ func (p *spin) begin() Outcome {
 func (p *spin) end() {
 	s := p.s
 	if s.Yield != nil {
-		s.polls = max(0, pollsACheck<<s.rare-(p.yieldAt-p.polls))
+		s.polls = max(0, pollsACheck-(p.yieldAt-p.polls))
 	}
 	if s.Always {
 		processors.always.Add(-1)
@@ -284,17 +275,11 @@ func (p *spin) look() {
 	p.looked = now
 }
 
-// goroutines lets other goroutines run. Only the first time says how rare to make it: later there are seldom any.
+// goroutines lets other goroutines run.
 func (p *spin) goroutines() {
 	runtime.Gosched()
-	now := clock()
-	if rare := &p.s.rare; now-p.looked >= emptyYield {
-		*rare = 0
-	} else if p.yieldAt <= pollsACheck<<*rare { // the first
-		*rare = min(*rare+1, most)
-	}
-	p.looked = now
-	p.yieldAt = p.polls + 2*pollsACheck<<p.s.rare
+	p.looked = clock()
+	p.yieldAt = p.polls + 2*pollsACheck
 }
 
 // yield lets those run that end the wait. It reports whether that took long, or is left out as processors are scarce.

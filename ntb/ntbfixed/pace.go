@@ -4,7 +4,8 @@ import "time"
 
 // Times between two looks of a side that takes no interrupts. firstLook follows a look that found something, and what this side
 // announced. It is shorter than the waits of connections poll. Else one look that is too early has both sides of a small window
-// sleep: see docs/hardware.md. Rows: Windows of package sdp over a file; Idle.
+// sleep: see docs/hardware.md. Row: Windows of package sdp over a file. idleLook bounds how late the first byte after a silence
+// comes, which is else a 64th of that.
 const (
 	firstLook = 20 * time.Microsecond
 	idleLook  = 10 * time.Millisecond
