@@ -8,7 +8,7 @@ import (
 	"github.com/ntbnet/ntbnet/internal/lock"
 )
 
-// Row of all: Many, and Get of 32 clients of quickHit.
+// Row of all: Many, and of quickHit Rates of 32 connections.
 const (
 	// A Queue opens where manyWaits find no place to spin, and closes when half as many do: each of a few is served sooner if its
 	// peer wakes it.

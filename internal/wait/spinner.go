@@ -14,14 +14,14 @@ import (
 //	benchmarks/run . COPY -bench ROW
 const (
 	// Usual is how long a wait polls, several times what parking and being woken take. One that depends on others being woken
-	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time. Rows: Latency of 64 KiB, Get; Hops, Shmem barrier of 4 PEs.
+	// polls ManyTimes as long: two sides that both sleep would else find each other asleep each time. Rows: Latency of 64 B and 64 KiB; Hops, ShmemRing.
 	Usual     = 50 * time.Microsecond
 	ManyTimes = 4
 	// pollsACheck is how many polls come between two looks at the clock, about a microsecond. Then other goroutines run:
 	// what the wait is for may depend on one that is ready to run on this very processor, and another
 	// processor takes that over only after a pause of its own. Rows: Get of 8 clients, Shmem barrier of 2 PEs by requests.
 	pollsACheck = 32
-	// pollsInCrowd come between two yields to processes that take turns at this processor. Rows: Hops, ShmemRing.
+	// pollsInCrowd come between two yields to processes that take turns at this processor. Row: Hops.
 	pollsInCrowd = 2
 	// aWake is how long it takes until a thread runs that is woken. Rows: Many; Rates of 32 connections.
 	aWake = 20 * time.Microsecond
