@@ -19,7 +19,7 @@ const (
 	scarceLeast = 20 * time.Millisecond
 	scarceMost  = 10 * time.Second
 	// LookAgain is after how long a sleeper looks once more, since a membarrier may have overlooked a thread that has just ended. No row:
-	// without it, that sleeper is never woken (internal/testing/litmus).
+	// without it, that sleeper may not be woken (internal/testing/litmus).
 	LookAgain = time.Millisecond
 )
 
