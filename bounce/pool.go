@@ -384,7 +384,7 @@ func (p *Pool) remove(c *Pair) {
 // spin, if at all. It reports whether done returned true.
 func (p *Pool) SpinUntil(done func() bool) bool {
 	s := p.Spinner()
-	return s.Spin(&announced{p.peer, done}) == wait.Hit || done()
+	return p.Spin(&s, done)
 }
 
 // Spinner returns a Spinner with the pool's options, for Spin.
@@ -398,19 +398,6 @@ func (p *Pool) spins() wait.Config {
 
 // Spin is SpinUntil for the waits of one kind. s remembers how they ended, and decides
 // whether to poll at all.
-func (p *Pool) Spin(s *wait.Spinner, done func() bool) {
-	s.Spin(&announced{p.peer, done})
+func (p *Pool) Spin(s *wait.Spinner, done func() bool) bool {
+	return s.Poll(func() bool { p.peer.Poll(); return done() })
 }
-
-// announced waits for what the peer announces.
-type announced struct {
-	peer *link.Peer
-	done func() bool
-}
-
-func (a *announced) Ready() bool {
-	a.peer.Poll()
-	return a.done()
-}
-
-func (*announced) Stopped() bool { return false }

@@ -331,16 +331,10 @@ func (r *reader) publishArm(bits uint32) { r.control.far.Update32(offDataArm, r.
 func (r *reader) line() int { return (r.rx.off + r.rx.pos) / line }
 
 func (r *reader) beforeSleep() {
-	if r.control.frames != nil && armed(r.control.spaceArm(), r.spaceSeen) {
+	if r.control.frames == nil || armed(r.control.spaceArm(), r.spaceSeen) {
 		r.publishCredit()
 	}
 	r.rx.private.release()
-	r.save()
-}
-
-// beforeTurn implements half. The writer may need all credit meanwhile.
-func (r *reader) beforeTurn() {
-	r.publishCredit()
 	r.save()
 }
 

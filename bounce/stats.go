@@ -29,7 +29,7 @@ type Stats struct {
 	// only if the peer's link goroutine sleeps too. Every other record saved one.
 	Doorbells, DoorbellsSaved uint64
 
-	// Waits that spun, those of them that ended by data or room, and waits that
+	// Spins and turns of waits, those of them that ended by data or room, and waits that
 	// parked, for data to read and for room to write.
 	ReadSpins, ReadSpinHits, ReadParks    uint64
 	WriteSpins, WriteSpinHits, WriteParks uint64

@@ -20,9 +20,8 @@ type half interface {
 	// line returns the number of the 64-byte line in which the next word for the half is
 	// published, besides its control block.
 	line() int
-	// beforeSleep is called before each sleep, and beforeTurn before a wait for a turn, which may be long.
+	// beforeSleep is called before each sleep.
 	beforeSleep()
-	beforeTurn()
 }
 
 // waiter is where the goroutine that holds a half's lock waits.
@@ -147,7 +146,7 @@ func (w *waiter) spin() bool {
 // takeTurn waits for a turn. The peer need not know of it: the polls of others find what
 // the wait is for, and what it announces wakes the wait as if that had parked.
 func (w *waiter) takeTurn() wait.Outcome {
-	w.half.beforeTurn()
+	w.half.beforeSleep()
 	w.parked.Store(true) // pair S13, with Notified
 	defer w.parked.Store(false)
 	return w.spinner.TakeTurn(w.half)

@@ -480,7 +480,6 @@ func (w *writer) publishArm(bits uint32) {
 func (w *writer) line() int { return w.control.slot }
 
 func (w *writer) beforeSleep() { w.save() }
-func (w *writer) beforeTurn()  {}
 
 // save copies the counters to where Stats finds them while mu is held. The caller holds mu.
 func (w *writer) save() {

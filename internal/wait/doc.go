@@ -14,7 +14,7 @@
 //	}
 //
 // Three things decide whether a wait spins: how the last spins at this place ended; one limit for
-// all spins of the process, half of GOMAXPROCS, of which some are exempt (Config.Always); and whether processors are scarce, which
-// the spins of the process notice. Where many waits find the limit reached, they take turns in a
-// [Queue].
+// all spins of the process but those of Config.Always, half of GOMAXPROCS; and whether processors are
+// scarce, which the spins of the process notice. Where many waits find the limit reached, they take
+// turns in a [Queue].
 package wait

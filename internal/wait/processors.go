@@ -88,17 +88,17 @@ func leave() { processors.spinning.Add(-1) }
 // limit returns how many goroutines may spin at the same time: half of GOMAXPROCS, so that other goroutines have
 // the other half.
 func limit(now time.Duration, remote bool) int32 {
-	switch {
-	case virtual.Poll != nil:
+	if virtual.Poll != nil {
 		return math.MaxInt32
-	case runtime.NumCPU() == 1 && !remote:
-		return 0
 	}
 	p := &processors
 	// To ask for GOMAXPROCS takes a lock of the scheduler.
 	if since := int64(now); p.procs.Load() == 0 || since > p.read.Load()+int64(scarceLeast) {
 		p.read.Store(since)
 		p.procs.Store(int32(runtime.GOMAXPROCS(0)))
+	}
+	if runtime.NumCPU() == 1 && !remote {
+		return 0
 	}
 	return (p.procs.Load() + 1) / 2
 }

@@ -10,8 +10,8 @@ import (
 
 // Row of all: Many, and of quickHit Rates of 32 connections.
 const (
-	// A Queue opens where manyWaits find no place to spin, and closes when half as many do: each of a few is served sooner if its
-	// peer wakes it.
+	// A Queue opens where manyWaits find no place to spin, and closes when fewer than half as many do: each of a few is served
+	// sooner if its peer wakes it.
 	manyWaits = 12
 	// aTurn is how long a wait may have its turn while others are ready. A change of turns takes as long as some tens of answers.
 	// It is also how long a spin lasts at least while the queue is open, since after one that finds nothing all others park.
@@ -213,8 +213,7 @@ func (q *Queue) remove(i int, end Outcome) {
 
 // next is called at the end of a turn, and reports whether another wait has the turn now.
 func (q *Queue) next(quick bool) bool {
-	open := q.open.Load()
-	if !open && (!quick || q.without.Load() < manyWaits-1) {
+	if !q.open.Load() && (!quick || q.without.Load() < manyWaits) {
 		return false
 	}
 	q.mu.Lock()
@@ -223,7 +222,7 @@ func (q *Queue) next(quick bool) bool {
 		q.slow = 0
 		q.open.Store(true) // a parked wait joins after its peer has woken it
 	}
-	if q.slow >= few || open && q.without.Load() < manyWaits/2 {
+	if q.slow >= few || q.without.Load() < manyWaits/2 {
 		q.close()
 	}
 	return q.pass()
@@ -251,7 +250,6 @@ func (q *Queue) pass() bool {
 // close has all waits park. The caller holds mu.
 func (q *Queue) close() {
 	q.open.Store(false)
-	q.slow = 0
 	for len(q.waits) > 0 {
 		q.remove(len(q.waits)-1, None)
 	}

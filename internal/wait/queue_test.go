@@ -110,7 +110,7 @@ func TestAQueueOpensBehindAQuickTurn(t *testing.T) {
 	q := new(Queue)
 	s := Spinner{ticket: newTicket(q)}
 	var unpark []func()
-	for range manyWaits - 2 {
+	for range manyWaits - 1 {
 		require.Equal(t, None, s.ticket.refuse())
 		unpark = append(unpark, s.Parks())
 		require.False(t, q.next(true))
@@ -129,6 +129,20 @@ func TestAQueueOpensBehindAQuickTurn(t *testing.T) {
 	require.Equal(t, [2]int{}, q.counts())
 	q.next(true)
 	require.False(t, q.open.Load(), "there are few")
+}
+
+// A wait that a closed queue sends away, or a full one, parks for want of a place.
+func TestAWaitThatTheQueueSendsAwayParks(t *testing.T) {
+	for _, q := range []*Queue{new(Queue), {waits: make([]*ticket, manyWaits<<most)}} {
+		q.open.Store(len(q.waits) > 0)
+		s := Spinner{ticket: newTicket(q)}
+		require.Equal(t, None, s.TakeTurn(&testSource{stopped: 1}))
+		require.Zero(t, s.Counts().Spins)
+		unpark := s.Parks()
+		require.EqualValues(t, 1, q.without.Load())
+		unpark()
+		require.Zero(t, q.without.Load())
+	}
 }
 
 func TestAQueueClosesBehindSlowTurns(t *testing.T) {
@@ -166,6 +180,10 @@ func TestAQueueClosesWhenNobodyLooksAfterIt(t *testing.T) {
 			require.True(t, s.sits())
 		}
 		start := time.Now()
+		for range 8 { // which are not looked after either
+			time.Sleep(lostFor / 2)
+			sit(q)
+		}
 		require.Equal(t, None, <-s.ended)
 		require.LessOrEqual(t, time.Since(start), 4*lostFor)
 		require.False(t, q.open.Load())
@@ -203,8 +221,9 @@ func aLongWaitGivesItsTurnAway(t *testing.T) {
 		}
 		m.ready.Store(true)
 		start := time.Now()
-		require.Equal(t, Queued, s.Spin(timed(0)))
+		require.Equal(t, Queued, s.Spin(&testSource{each: func() { time.Sleep(aWake / (4 * pollsACheck)) }}))
 		require.GreaterOrEqual(t, time.Since(start), least)
+		require.Less(t, time.Since(start), least+aWake)
 		require.Len(t, m.wake, 1)
 		require.Zero(t, s.misses)
 	}

@@ -67,9 +67,9 @@ type Config struct {
 	// Once says that a Spinner is made for one wait of SHMEM, which lets goroutines run only where more spin than have processors.
 	Once bool
 	// Thread says that threads of C wait. Each goroutine is bound to one, so to let another goroutine run takes two switches of
-	// threads, and no spin does so.
+	// threads, and these spins do not.
 	Thread bool
-	// Always says that spins begin whatever others do: who ends the waits does not wake this process.
+	// Always says that spins begin however many there are, and leave the others their places.
 	Always bool
 }
 
@@ -98,7 +98,7 @@ type Spinner struct {
 type Counts struct {
 	Spins  uint64 // spins that began
 	Hits   uint64 // spins whose source was ready
-	Misses uint64 // waits that ended without what they were for
+	Misses uint64 // calls of Miss, and spins that found nothing
 	Spared uint64 // spins that did not begin because processors are scarce
 	Yields uint64 // calls of Config.Yield
 }
@@ -137,7 +137,7 @@ func (s *Spinner) Spin(src Source) Outcome {
 }
 
 // Poll polls until look returns true, and reports that, or the time is used up. It is Spin for waits that a function
-// ends, and does not keep that.
+// ends. It does not allocate, since look does not escape.
 func (s *Spinner) Poll(look func() bool) bool {
 	p := spin{s: s}
 	if p.begin() != Hit {
@@ -219,7 +219,7 @@ func (p *spin) begin() Outcome {
 	}
 	if s.Always {
 		processors.always.Add(1)
-		limit(now, false) // which reads GOMAXPROCS
+		limit(now, false) // which reads GOMAXPROCS, for full
 	}
 	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck-s.polls
 	if s.Thread {
@@ -260,7 +260,7 @@ func (p *spin) next() bool {
 		return true
 	}
 	if check {
-		p.look()
+		p.look(true)
 		if p.polls >= p.yieldAt || p.yieldAt < math.MaxInt && full() {
 			p.goroutines()
 		}
@@ -268,10 +268,10 @@ func (p *spin) next() bool {
 	return check
 }
 
-// look reads the clock.
-func (p *spin) look() {
+// look reads the clock, after polls or a yield. A poll of SHMEM may take long by itself, as it may look at many words.
+func (p *spin) look(polled bool) {
 	now := clock()
-	p.lost = look(p.looked, now) || p.lost
+	p.lost = !(polled && p.s.Once) && look(p.looked, now) || p.lost
 	p.looked = now
 }
 
@@ -284,7 +284,7 @@ func (p *spin) goroutines() {
 
 // yield lets those run that end the wait. It reports whether that took long, or is left out as processors are scarce.
 func (p *spin) yield() bool {
-	p.look()
+	p.look(true)
 	if p.lost = p.lost || scarce(p.looked); p.lost {
 		return true
 	}
@@ -298,7 +298,7 @@ func (p *spin) yield() bool {
 	if p.s.Within {
 		p.looked = clock() // what other goroutines took was not lost
 	} else {
-		p.look()
+		p.look(false)
 	}
 	more := max(0, p.looked-before-aWake)
 	p.start += more

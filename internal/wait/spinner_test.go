@@ -150,6 +150,7 @@ func TestSpinsThatFindNothingRestWhileProcessorsAreScarce(t *testing.T) {
 	forgetScarcity(t)
 	s := NewSpinner(Config{Budget: time.Hour})
 	processors.scarce.Store(int64(100 * time.Hour))
+	processors.lasts.Store(int64(100 * time.Hour)) // a stop of this test does not end that
 	require.Equal(t, Hit, s.Spin(&testSource{ready: 1000}))
 	s.misses = 2
 	src := &testSource{ready: 1}
@@ -276,6 +277,43 @@ func TestASpinOnTheLastProcessorYields(t *testing.T) {
 	polls := 0
 	require.True(t, s.Poll(func() bool { polls++; return len(ran) > 0 }))
 	require.LessOrEqual(t, polls, 8*pollsACheck)
+}
+
+// Processors are full while more goroutines spin than they can run, and those of Config.Always count.
+func TestMoreSpinThanProcessors(t *testing.T) {
+	n := int32(runtime.GOMAXPROCS(0))
+	limit(clock(), false)
+	require.Equal(t, n == 1, full())
+	processors.always.Add(n)
+	require.Equal(t, n == 1, full())
+	processors.spinning.Add(1)
+	require.True(t, full())
+	leave()
+	processors.always.Add(-n)
+}
+
+// A look of a wait of SHMEM may take long, as it may be at many words. Then no processor was taken. A yield that takes long has
+// lost it.
+func TestALookMayTakeLong(t *testing.T) {
+	skipOneProcessor(t)
+	for _, crowded := range []bool{false, true} {
+		forgetScarcity(t)
+		looks, yields, taken := 0, 0, Taken()
+		s := NewSpinner(Config{Budget: time.Hour, Always: true, Once: true, Crowded: crowded, Yield: func() {
+			if yields++; yields > 1 {
+				time.Sleep(lostFor)
+			}
+		}})
+		require.True(t, s.Poll(func() bool {
+			if looks++; yields == 0 {
+				time.Sleep(lostFor / 2)
+			} else if yields == 1 {
+				require.Equal(t, taken, Taken())
+			}
+			return yields == 2
+		}))
+		require.Greater(t, Taken(), taken)
+	}
 }
 
 // A spin that another goroutine relieves is no miss.
