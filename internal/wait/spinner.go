@@ -90,7 +90,6 @@ type Spinner struct {
 
 	misses int // Spins in a row that found nothing, at most few+most.
 	skips  int // The next waits park at once, so many of them.
-	polls  int // Polls since the last yield to goroutines, where spins yield.
 	counts Counts
 }
 
@@ -221,7 +220,7 @@ func (p *spin) begin() Outcome {
 		processors.always.Add(1)
 		limit(now, false) // which reads GOMAXPROCS, for full
 	}
-	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck-s.polls
+	p.start, p.looked, p.budget, p.yieldAt = now, now, s.Budget, pollsACheck
 	if s.Thread {
 		p.yieldAt = math.MaxInt
 	} else if s.Once {
@@ -239,11 +238,7 @@ func (p *spin) begin() Outcome {
 }
 
 func (p *spin) end() {
-	s := p.s
-	if s.Yield != nil {
-		s.polls = max(0, pollsACheck-(p.yieldAt-p.polls))
-	}
-	if s.Always {
+	if p.s.Always {
 		processors.always.Add(-1)
 	} else {
 		leave()
