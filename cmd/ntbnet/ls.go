@@ -31,11 +31,6 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 	if err := parse(fs, args, out); err != nil {
 		return err
 	}
-	if *name != "" {
-		if _, err := spec.ForDirectory(*name); err != nil {
-			return badInputf("--fabric: %w", err)
-		}
-	}
 	r := listing{Fabrics: []*status.Directory{}}
 	var failed error
 	if *remove {
@@ -70,6 +65,9 @@ func list(ctx context.Context, c *command, args []string, out io.Writer) error {
 // name, and the one of this process, if that is the path of a directory.
 func readFabrics(ctx context.Context, name string) ([]*status.Directory, error) {
 	if name != "" {
+		if _, err := spec.ForDirectory(name); err != nil {
+			return nil, badInputf("--fabric: %w", err)
+		}
 		return census.Hosts(ctx, name)
 	}
 	all, err := census.OwnHosts(ctx)

@@ -29,15 +29,17 @@ func topology(ctx context.Context, c *command, args []string, out io.Writer) err
 	if err := parse(fs, args, out); err != nil {
 		return err
 	}
+	from := "--fabric"
 	if *name == "" {
 		var err error
 		if *name, _, err = spec.Default(); err != nil {
 			return err
 		}
+		from = "name one by --fabric or SDP_FABRIC"
 	}
 	t, err := census.ReadTopology(ctx, *name)
 	if errors.Is(err, syscall.EINVAL) {
-		return badInputf("--fabric: %w", err)
+		return badInputf("%s: %w", from, err)
 	}
 	if err != nil {
 		return err

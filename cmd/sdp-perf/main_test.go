@@ -357,6 +357,15 @@ func TestWhatWasMeasuredIsPrinted(t *testing.T) {
 		eventually(t, "the server says so", func() bool { return strings.Contains(srv.stdout.String(), "the client is gone") })
 		srv.interrupt(t)
 	})
+	t.Run("an interrupted server", func(t *testing.T) {
+		srv, port := startServer(t)
+		c := measuring(t, port)
+		require.NoError(t, srv.Process.Signal(os.Interrupt))
+		srv.wait(t)
+		assert.Contains(t, srv.stdout.String(), "Ended early")
+		assert.NotContains(t, srv.stdout.String(), "the client is gone")
+		c.wait(t)
+	})
 	t.Run("a full disk", func(t *testing.T) {
 		if _, err := os.Stat("/dev/full"); err != nil {
 			t.Skip("WARNING: no /dev/full")
@@ -402,6 +411,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		args string
 		says string
 	}{
+		{"lat -t 3600 --svg /nowhere/svg", "--svg: stat /nowhere: no such file"},
 		{"frob", `unknown test "frob": use bw, lat`},
 		{"--frob", "unknown flag: --frob (see sdp-perf --help)"},
 		{"lat extra", `"extra": unexpected argument`},
@@ -435,7 +445,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"-c localhost -1", "-B, -1 and -D are the server's"},
 		{"-s lat", "the client names the test"},
 		{"-s --transport unix", "say where: -B PATH"},
-		{"-s --transport tcp -B 127.0.0.1 -p " + usedPort, "address already in use"},
+		{"-s --transport tcp -B 127.0.0.1 -p " + usedPort, "address already in use: stop what listens there, or choose another place by -p or -B"},
 		{"-s -B /nonexistent/s", "no such file or directory"},
 		{"-s -B /tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},
 		{"-c /tmp/" + strings.Repeat("a", 110), "a Unix socket takes at most 107"},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -245,6 +246,9 @@ func runTool(ctx context.Context, args []string, out io.Writer) error {
 		if err := o.complete(fs); err != nil {
 			return err
 		}
+	}
+	if _, err := os.Stat(filepath.Dir(o.svg)); err != nil { // which is . for ""
+		return badInputf("--svg: %w", err)
 	}
 	if o.logfile == "" {
 		return run(ctx, o.stamped(out))

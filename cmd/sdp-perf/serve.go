@@ -43,6 +43,9 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 		if errors.Is(err, syscall.EADDRINUSE) && o.transport != "unix" && meter.IsIperf3(ctx, net.JoinHostPort(cmp.Or(o.bind, "localhost"), port)) {
 			return badInputf("iperf3 has port %d: choose another one by -p, at both ends", o.port)
 		}
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: stop what listens there, or choose another place by -p or -B", err)
+		}
 		return badInput{err}
 	}
 	defer ln.Close()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
+	"github.com/ntbnet/ntbnet/internal/spec"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
@@ -98,7 +100,8 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 	flag.SetInterspersed(false)
 	rules := flag.String("rules", "", "`FILE` of rules: what goes by SDP, and what by TCP")
 	level := flag.String("log", "problems", "`LEVEL` of messages: nothing, problems or connections")
-	smallest := flag.Uint32("smallest", 16384, "go by SDP from so many `BYTES` on, written at once or unread; less goes by TCP")
+	smallest := flags.Size(16 << 10)
+	flag.Var(&smallest, "smallest", "go by SDP from so many bytes on, written at once or unread; less goes by TCP")
 	file := flag.String("log-file", "", "append messages to `FILE` (default: the program's standard error)")
 	dir := flag.String("library", "", "`DIR` of "+library+" and libsdp.so (default: beside this command, as installed)")
 	if err = flags.Parse(flag, args, stdout); err != nil {
@@ -108,8 +111,19 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 	switch {
 	case number < 0:
 		return nil, nil, fmt.Errorf("--log %q: want nothing, problems or connections", *level)
+	case smallest > math.MaxUint32:
+		return nil, nil, fmt.Errorf("--smallest %v: want less than 4G", &smallest)
 	case flag.NArg() == 0:
 		return nil, nil, errors.New("nothing to run: give a program, as in sdp-run redis-server")
+	}
+	text, from, err := spec.Default()
+	if err == nil {
+		if _, err = spec.Parse(text); err != nil {
+			err = fmt.Errorf("%s: %w", from, err)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	at, err := find(*dir)
 	if err != nil {
@@ -118,7 +132,7 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 	set := map[string]string{
 		"LD_PRELOAD":       strings.TrimSuffix(at+":"+os.Getenv("LD_PRELOAD"), ":"),
 		"SDP_RUN_LOG":      fmt.Sprint(number),
-		"SDP_RUN_SMALLEST": fmt.Sprint(*smallest),
+		"SDP_RUN_SMALLEST": fmt.Sprint(int64(smallest)),
 		// SIGURG stays the program's.
 		"GODEBUG": strings.TrimPrefix(os.Getenv("GODEBUG")+",asyncpreemptoff=1", ","),
 	}
@@ -128,6 +142,11 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 		}
 	}
 	if *file != "" {
+		f, err := os.OpenFile(*file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666) // as the library does
+		if err != nil {
+			return nil, nil, fmt.Errorf("--log-file: %w", err)
+		}
+		f.Close()
 		if set["SDP_RUN_LOG_FILE"], err = filepath.Abs(*file); err != nil {
 			return nil, nil, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,12 +20,13 @@ import (
 	"github.com/ntbnet/ntbnet/internal/spec"
 )
 
-// job is the state of the PEs. Only the main goroutine uses it.
+// job is the state of the PEs. Only the main goroutine uses it, but for what output guards.
 type job struct {
 	options
 	log    *log.Logger
 	name   string
 	output sync.Mutex // held by a PE while it writes one line
+	lost   [2]error   // why standard output and error could not be written; guarded by output
 	copies sync.WaitGroup
 	pes    []*pe
 	live   int                    // PEs that have not ended
@@ -97,6 +99,12 @@ func runJob(o options, logger *log.Logger) int {
 	go read(reader, o.n, reports)
 	j.wait(signals, reports)
 	j.copies.Wait()
+	for _, err := range j.lost {
+		if err != nil && !errors.Is(err, syscall.EPIPE) { // head has what it wants
+			logger.Print(err)
+			j.status = cmp.Or(j.status, 1)
+		}
+	}
 	if o.ownFabric() {
 		// No other job knows the name. A failure does not matter: a process that a
 		// PE has left behind still uses the fabric, or this system has no fabrics.

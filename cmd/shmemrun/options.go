@@ -269,11 +269,19 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	if len(o.programs) == 1 {
 		o.programs[0].n = o.n
 	}
-	if !o.ownFabric() {
-		return checkGiven(os.Getenv(spec.EnvFabric))
+	var err error
+	if o.ownFabric() {
+		_, err = spec.Parse(o.fabric(launch.NewName(), o.n-1))
+	} else {
+		err = checkGiven(os.Getenv(spec.EnvFabric))
 	}
-	_, err := spec.Parse(o.fabric(launch.NewName(), o.n-1))
-	return err
+	if err != nil || o.files == "" {
+		return err
+	}
+	if err = os.MkdirAll(o.files, 0o777); err != nil {
+		return fmt.Errorf("--output-filename: %w", err)
+	}
+	return nil
 }
 
 // checkGiven checks the fabric that the PEs find in their environment.

@@ -20,6 +20,7 @@ func prefixOf(pe int) []byte { return append(strconv.AppendInt([]byte{'['}, int6
 // lines writes one PE's output to a file that all PEs share.
 type lines struct {
 	mu     *sync.Mutex // held while a line is written
+	lost   *error      // why the file could not be written; guarded by mu
 	to     io.Writer
 	prefix []byte
 	ended  context.Context // ends when the PE does
@@ -68,6 +69,9 @@ func (l *lines) add(part []byte) bool {
 	}
 	l.mu.Lock()
 	_, err := l.to.Write(l.line)
+	if err != nil {
+		*l.lost = err
+	}
 	l.mu.Unlock()
 	l.line = append(l.line[:0], l.prefix...)
 	return err == nil

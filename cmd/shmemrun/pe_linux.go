@@ -76,7 +76,7 @@ func (j *job) start(prog *program, number int) (*pe, error) {
 	p.process = cmd.Process
 	for i, to := range []*os.File{os.Stdout, os.Stderr} {
 		if r := outs[i]; r != nil {
-			l := &lines{mu: &j.output, to: to, prefix: prefixOf(number), ended: p.ended, grace: j.grace}
+			l := &lines{mu: &j.output, lost: &j.lost[i], to: to, prefix: prefixOf(number), ended: p.ended, grace: j.grace}
 			j.copies.Go(func() { l.copy(r.(*os.File)) })
 		}
 	}

@@ -314,6 +314,19 @@ func TestLinesWithAPrefixStayWhole(t *testing.T) {
 	assert.Equal(t, want, sortedLines(both.String()))
 }
 
+// Each output that is lost has one line, and the job fails.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	cmd := start(t, "-n 2 --prefix", "env")
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &errs
+	require.Error(t, cmd.Run())
+	assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+	assert.Equal(t, "shmemrun: write /dev/stdout: no space left on device\n", errs.String())
+}
+
 func TestOneFailureEndsTheOthers(t *testing.T) {
 	for _, c := range []struct {
 		how    []string

@@ -350,15 +350,15 @@ func (r *rules) check(st *unix.Stat_t, path string) (gid int, err error) {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return refuse("is a symbolic link, want a directory: name the directory that it leads to")
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return refuse("is not a directory: rm %s, then mkdir -m 700 %[1]s, or install -d -m 3770 -g %s %[1]s for a group", path, group)
+		return refuse("is not a directory: name one, which mkdir -m 700 DIRECTORY makes, or install -d -m 3770 -g %s DIRECTORY for a group", group)
 	case uid == r.user && mode&0o777 == 0o700 && r.gid < 0:
 		return -1, nil
 	case mode&0o777 == 0o700 && uid != r.user:
 		return refuseBy(syscall.EACCES, "belongs to %s alone, and this process is %s: use another directory, for both users one of a group (install -d -m 3770 -o root -g %s DIRECTORY)", userAndUID(uid), userAndUID(r.user), group)
 	case r.gid >= 0 && gid != r.gid:
-		return refuse("belongs to group %s, want %s: chgrp %[2]s %s && chmod 3770 %[3]s", GroupName(gid), group, path)
+		return refuse("belongs to group %s, want %s: if nothing else uses it, chgrp %[2]s %s && chmod 3770 %[3]s; else name another directory", GroupName(gid), group, path)
 	case mode != groupMode:
-		return refuse("has mode %04o, want 3770 for a group, or 0700 and owner %s: chgrp %s %s && chmod 3770 %[4]s, or chown %[2]s %[4]s && chmod 700 %[4]s", mode, UserName(r.user), group, path)
+		return refuse("has mode %04o, want 3770 for a group, or 0700 and owner %s: if nothing else uses it, chgrp %s %s && chmod 3770 %[4]s, or chown %[2]s %[4]s && chmod 700 %[4]s; else name another directory", mode, UserName(r.user), group, path)
 	case uid == r.strangers.uid || !slices.Contains(r.owners, uid):
 		return refuse("belongs to %s, whom this process is not told to trust: chown root %s, or say ?owner=%s", userAndUID(uid), path, UserName(uid))
 	case gid == r.strangers.gid:

@@ -482,13 +482,21 @@ func TestBadInputOfSdpRunIsOneLine(t *testing.T) {
 	refused(t, r, 2, `--log "loud": want nothing, problems or connections`, "--log", "loud", "true")
 	refused(t, r, 2, "--rules: open /no/file: no such file or directory", "--rules", "/no/file", "true")
 	refused(t, r, 2, "libsdp-run.so is not in /no: install it with cmd/libsdp/install DIR, or name its directory by --library", "--library", "/no", "true")
+	refused(t, r, 2, "--log-file: open /no/file: no such file or directory", "--log-file", "/no/file", "true")
+	refused(t, r, 2, `--smallest "x": want bytes, as in 65536, 64K or 1M`, "--smallest", "x", "true")
+	refused(t, r, 2, "--smallest 4G: want less than 4G", "--smallest", "4G", "true")
+	r.env = append(r.env, "SDP_FABRIC=foo")
+	refused(t, r, 2, `SDP_FABRIC: fabric "foo": want shm:NAME, mem:NAME, ntb, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: invalid argument`, "true")
+	r.env = append(r.env, "SDP_FABRIC=")
 	refused(t, r, 127, `exec: "no-such-program": executable file not found in $PATH`, "no-such-program")
 }
 
 // refused checks that sdp-run ends with a status and one line.
 func refused(t *testing.T, r *runner, status int, want string, args ...string) {
 	t.Helper()
-	out, err := exec.Command(r.path, args...).CombinedOutput()
+	cmd := exec.Command(r.path, args...)
+	cmd.Env = r.env
+	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, status, exit.ExitCode())

@@ -16,6 +16,10 @@ func Remedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):
 		return "ulimit -n 4096 (LimitNOFILE=4096)"
+	case errors.Is(err, syscall.ENOMEM):
+		return "ulimit -v unlimited (LimitAS=infinity), or smaller windows, as in SDP_FABRIC='shm:NAME?window=16777216'"
+	case errors.Is(err, syscall.EFBIG):
+		return "ulimit -f unlimited (LimitFSIZE=infinity)"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "free room (df -h and df -i have the file systems), or name a directory of another one by SDP_FABRIC=shm:/PATH"
 	}

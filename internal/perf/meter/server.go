@@ -237,6 +237,9 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, greet
 	drain := drainTime
 	if m, err = c.receive(0); err != nil {
 		drain, err = 0, fmt.Errorf("the client is gone: %w", noEOF(err))
+		if ctx.Err() != nil {
+			err = errors.New("the server was interrupted")
+		}
 	} else if m.Do != "stop" {
 		err = errNotPerf
 	}
