@@ -29,10 +29,10 @@ func silent(t *testing.T, place hostdir.Place) (number int, accepted <-chan stru
 	got := make(chan struct{})
 	go func() {
 		c, err := d.Accept(l)
-		close(got)
 		if err == nil {
 			t.Cleanup(func() { c.Close() })
 		}
+		close(got)
 	}()
 	return number, got, func() {
 		require.NoError(t, l.Close())

@@ -278,7 +278,7 @@ func TestRulesKeepConnectionsOnTCP(t *testing.T) {
 func TestWithoutAFabricConnectionsStayTCP(t *testing.T) {
 	r := newRunner(t)
 	r.more = []string{"--smallest", "1"}
-	r.env = append(r.env, "SDP_FABRIC=no such fabric:")
+	r.env = append(r.env, "SDP_FABRIC=shm:/nowhere")
 	at, port := freePort(t)
 	r.serve(at, "python3", "-c", talker, "accept", port, "300000")
 	assert.Equal(t, "same\n", r.run("python3", "-c", talker, "connect", port, "300000"))

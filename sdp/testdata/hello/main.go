@@ -30,6 +30,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer c.Close()
 	fmt.Fprint(c, "hello")
 	answer := make([]byte, len("hello"))
 	if _, err := io.ReadFull(c, answer); err != nil {
