@@ -40,13 +40,13 @@ func (o *options) serve(ctx context.Context, out io.Writer) error {
 	port := strconv.Itoa(o.port)
 	ln, err := meter.Listen(ctx, o.transport, o.family, meter.Address(o.transport, o.bind, port))
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) && o.transport != "unix" && meter.IsIperf3(ctx, net.JoinHostPort(cmp.Or(o.bind, "localhost"), port)) {
+		switch {
+		case !errors.Is(err, syscall.EADDRINUSE):
+			return badInput{err}
+		case o.transport != "unix" && meter.IsIperf3(ctx, net.JoinHostPort(cmp.Or(o.bind, "localhost"), port)):
 			return badInputf("iperf3 has port %d: choose another one by -p, at both ends", o.port)
 		}
-		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w: stop what listens there, or choose another place by -p or -B", err)
-		}
-		return badInput{err}
+		return badInputf("%w: stop what listens there, or choose another place by -p or -B", err)
 	}
 	defer ln.Close()
 	switch {

@@ -73,6 +73,8 @@ func TestARemedyIsThatOfTheCause(t *testing.T) {
 	require.Equal(t, "free room (df -h and df -i have the file systems), or name a directory of another one by SDP_FABRIC=shm:/PATH: "+full.Error(), advice(full))
 	large := fmt.Errorf("ntbshm: map window of 1073741824 bytes: %w", syscall.ENOMEM)
 	require.Equal(t, "ulimit -v unlimited (LimitAS=infinity), or smaller windows, as in SDP_FABRIC='shm:NAME?window=16777216': "+large.Error(), advice(large))
+	long := fmt.Errorf("make memory file of 1073745920 bytes: %w", syscall.EFBIG)
+	require.Equal(t, "ulimit -f unlimited (LimitFSIZE=infinity): "+long.Error(), advice(long))
 	missing := fmt.Errorf("fabric: mount it: %w", syscall.ENOENT)
 	require.Equal(t, "mount /proc", remedy(missing, "mount /proc"))
 	require.Equal(t, "mount it", advice(missing))
