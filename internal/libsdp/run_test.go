@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -312,6 +313,7 @@ try:
         if len(sys.argv) > 2: c.recv(1)
         c.sendall(b"x")
         if len(sys.argv) <= 2: c.recv(1)
+    print("reads", flush=True)
     while c.recv(100): pass
     print("end", flush=True)
 except OSError as e: print(e.strerror, flush=True)
@@ -320,22 +322,28 @@ except OSError as e: print(e.strerror, flush=True)
 	r.more = []string{"--smallest", "1"}
 	for _, victim := range []string{"server", "client"} {
 		at, port := freePort(t)
-		var out bytes.Buffer
 		server := r.serve(at, "python3", "-c", partner, port)
 		client := r.command(tool(t, "python3"), "-c", partner, port, "connect")
-		client.Stdout = &out
-		pipe := &out
+		pipe, err := client.StdoutPipe()
+		require.NoError(t, err)
+		out := bufio.NewReader(pipe)
 		require.NoError(t, client.Start())
+		stop := time.AfterFunc(guard, func() { _ = client.Process.Kill() })
+		first, _ := out.ReadString('\n') // writing, it could get EPIPE, as by TCP
+		require.Equal(t, "reads\n", first)
 		require.Eventually(t, func() bool { return strings.Count(r.said(), "goes by SDP") >= 2 }, guard, 10*time.Millisecond, r.said())
 		if victim == "server" {
 			require.NoError(t, server.Process.Kill())
+			rest, err := io.ReadAll(out)
+			require.NoError(t, err)
 			_ = client.Wait()
-			assert.Regexp(t, "(end|Connection reset by peer)\n$", pipe.String())
+			assert.Regexp(t, "^(end|Connection reset by peer)\n$", string(rest))
 		} else {
 			require.NoError(t, client.Process.Kill())
 			_ = client.Wait()
 			require.NoError(t, server.Wait())
 		}
+		stop.Stop()
 		require.NoError(t, os.RemoveAll(r.log))
 	}
 }
