@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ntbnet/ntbnet/internal/lock"
+	"github.com/ntbnet/ntbnet/internal/wait"
 	"github.com/ntbnet/ntbnet/ntb"
 	"github.com/ntbnet/ntbnet/ntb/ntbmem"
 	"github.com/stretchr/testify/require"
@@ -119,4 +120,19 @@ func TestLeasesOfAStrangersRecordsDoNotAllocate(t *testing.T) {
 		}
 	})
 	require.Zero(t, n)
+}
+
+// A reader in the queue has no buffer.
+func TestAReaderThatSleepsGivesItsBufferBack(t *testing.T) {
+	a, b := ntbmem.Pair(8 << 20)
+	pa, pb := linkPools(t, a, strange{b}, spinning)
+	from, to := connect(t, pa, pb)
+	from.Write([]byte("hello"))
+	got, err := to.Peek()
+	require.NoError(t, err)
+	to.Discard(len(got))
+	require.NotNil(t, to.r.rx.private.buf)
+	to.r.waiter.spinner.Join(new(wait.Queue), to.r.waiter.wake)
+	require.Equal(t, wait.None, to.r.waiter.takeTurn(), "the queue is closed")
+	require.Nil(t, to.r.rx.private.buf)
 }

@@ -327,6 +327,19 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	assert.Equal(t, "shmemrun: write /dev/stdout: no space left on device\n", errs.String())
 }
 
+// A reader that has what it wants, such as head, is no failure.
+func TestNobodyReadsTheOutput(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	defer writer.Close()
+	cmd := start(t, "-n 2 --prefix", "env")
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = writer, &errs
+	require.NoError(t, cmd.Run())
+	assert.Empty(t, errs.String())
+}
+
 func TestOneFailureEndsTheOthers(t *testing.T) {
 	for _, c := range []struct {
 		how    []string

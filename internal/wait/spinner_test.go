@@ -206,16 +206,23 @@ func TestSpinsNoticeWhatTheSystemTakes(t *testing.T) {
 	require.Equal(t, Missed, y.Spin(src), "it ends in place of its first yield")
 }
 
-// A spin yields after so many polls, and the time that others take does not count.
+// A spin yields after so many polls, and the time that others take counts for aWake at most.
 func TestASpinYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		skipOneProcessor(t)
 		forgetScarcity(t)
-		yields := 0
-		s := NewSpinner(Config{Budget: 200 * time.Microsecond, Crowded: true, Yield: func() { yields++; time.Sleep(100 * time.Microsecond) }})
-		require.Equal(t, Missed, s.Spin(timed(0)))
-		require.Greater(t, yields, 4)
-		require.EqualValues(t, yields, s.Counts().Yields)
+		for _, each := range []time.Duration{aWake / 4, aWake, 5 * aWake} {
+			yields, budget := 0, 10*aWake
+			s := NewSpinner(Config{Budget: budget, Crowded: true, Yield: func() { yields++; time.Sleep(each) }})
+			require.Equal(t, Missed, s.Spin(timed(0)))
+			counts := int(budget / (pollsInCrowd*time.Microsecond + min(each, aWake)))
+			late := 1
+			if each <= aWake { // it looks at the clock after pollsACheck
+				late = pollsACheck / pollsInCrowd
+			}
+			require.InDelta(t, counts, yields, float64(late))
+			require.EqualValues(t, yields, s.Counts().Yields)
+		}
 	})
 }
 
@@ -323,6 +330,83 @@ func TestARelievedSpinIsNoMiss(t *testing.T) {
 		require.Equal(t, Stopped, s.Spin(&testSource{stopped: 1}))
 		s.Relieved()
 	}
+}
+
+// otherRuns reports whether f lets another goroutine run each time, on one processor. The system may stop f, and Go then
+// run the other one, so one time without counts.
+func otherRuns(t *testing.T, f func()) bool {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for range 100 {
+		var ran atomic.Bool
+		done := make(chan bool)
+		go func() { ran.Store(true); close(done) }()
+		f()
+		was := ran.Load()
+		<-done
+		if !was {
+			return false
+		}
+	}
+	return true
+}
+
+// Threads of C switch for each other goroutine, so their spins let none run.
+func TestSpinsOfThreadsLetNoGoroutineRun(t *testing.T) {
+	spin := func(thread bool) func() {
+		return func() {
+			s := NewSpinner(Config{Budget: time.Hour, Always: true, Thread: thread})
+			polls := 0
+			s.Poll(func() bool { polls++; return polls == 16*pollsACheck })
+		}
+	}
+	require.True(t, otherRuns(t, spin(false)))
+	require.False(t, otherRuns(t, spin(true)))
+}
+
+// Where a yield may be for nothing, who has rung does not yield.
+func TestWhoHasRungDoesNotAlwaysYield(t *testing.T) {
+	forgetScarcity(t)
+	for _, c := range []Config{{}, {Budget: time.Hour, Remote: true}, {Budget: time.Hour, Thread: true}} {
+		s := NewSpinner(c)
+		require.False(t, otherRuns(t, s.Rang), "%+v", c)
+	}
+	s := NewSpinner(Config{Budget: time.Hour})
+	processors.scarce.Store(int64(100 * time.Hour))
+	require.False(t, otherRuns(t, s.Rang))
+}
+
+// What other goroutines take during a spin was not lost. A stop of this process is, so one time without counts.
+func TestGoroutinesTakeNothing(t *testing.T) {
+	skipOneProcessor(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	forgetScarcity(t)
+	for tries := 0; ; tries++ {
+		taken, ran := Taken(), false
+		s := NewSpinner(Config{Budget: time.Hour})
+		go func() {
+			for start := clock(); clock()-start < 2*lostFor; {
+			}
+			ran = true
+		}()
+		require.Equal(t, Stopped, s.Spin(&testSource{stopped: 4 * pollsACheck}))
+		if ran && Taken() == taken {
+			return
+		}
+		require.Less(t, tries, 100)
+	}
+}
+
+// The limit follows GOMAXPROCS, but does not ask for it each time.
+func TestTheLimitFollowsGOMAXPROCS(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	defer processors.procs.Store(0)
+	processors.procs.Store(0)
+	now := clock() + time.Minute // no other read is later
+	defer processors.read.Store(0)
+	require.EqualValues(t, 1, limit(now, true))
+	runtime.GOMAXPROCS(6)
+	require.EqualValues(t, 1, limit(now+scarceLeast, true))
+	require.EqualValues(t, 3, limit(now+scarceLeast+1, true))
 }
 
 // Who has rung lets the thread run that was woken, and notices if that takes long.
