@@ -171,7 +171,7 @@ func (t *ticket) sleep(src Source) Outcome {
 func (q *Queue) add(t *ticket, src Source) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.open.Load() || len(q.waits) >= manyWaits<<most {
+	if !q.open.Load() || len(q.waits) >= manyWaits<<few {
 		return false
 	}
 	t.src, t.end = src, Queued

@@ -133,7 +133,7 @@ func TestAQueueOpensBehindAQuickTurn(t *testing.T) {
 
 // A wait that a closed queue sends away, or a full one, parks for want of a place.
 func TestAWaitThatTheQueueSendsAwayParks(t *testing.T) {
-	for _, q := range []*Queue{new(Queue), {waits: make([]*ticket, manyWaits<<most)}} {
+	for _, q := range []*Queue{new(Queue), {waits: make([]*ticket, manyWaits<<few)}} {
 		q.open.Store(len(q.waits) > 0)
 		s := Spinner{ticket: newTicket(q)}
 		require.Equal(t, None, s.TakeTurn(&testSource{stopped: 1}))
@@ -242,6 +242,24 @@ func aTurnEnds(t *testing.T) {
 	require.GreaterOrEqual(t, clock()-began, aTurn)
 }
 
+// A turn whose caller takes long between its waits is slow, whatever the turn before was.
+func TestATurnOfWorkIsSlow(t *testing.T) { synctest.Test(t, aTurnOfWorkIsSlow) }
+
+func aTurnOfWorkIsSlow(t *testing.T) {
+	s, m := turning(t)
+	turn := func(between time.Duration) int {
+		for began := s.ticket.began; s.ticket.began == began; {
+			require.Equal(t, Hit, s.Spin(timed(1)))
+			time.Sleep(between)
+		}
+		return m.queue.slow
+	}
+	require.Equal(t, 0, turn(0))
+	require.Equal(t, 1, turn(quickHit))
+	require.Equal(t, 2, turn(quickHit))
+	require.Equal(t, 0, turn(0))
+}
+
 // A turn begins with the first wait after a sleep, however long that was.
 func TestATurnBeginsAfterASleep(t *testing.T) { synctest.Test(t, aTurnBeginsAfterASleep) }
 
@@ -289,6 +307,8 @@ func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 		t.Cleanup(leave)
 	}
 	src := new(flags)
+	was := clock()
+	s.ticket.began = was - 2*aTurn
 	require.Equal(t, Queued, s.Spin(src))
 	ended := make(chan Outcome)
 	go func() { ended <- s.TakeTurn(src) }()
@@ -298,14 +318,16 @@ func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 	}
 	require.Equal(t, Hit, <-ended)
 	require.Equal(t, Counts{Spins: 1, Hits: 1}, s.Counts())
+	m.ready.Store(true)
+	require.False(t, s.ticket.turnOver(was+aTurn-1, 1), "its turn has begun")
 	m.missed()
-	was := m.queue.without.Load()
+	without := m.queue.without.Load()
 	require.Equal(t, None, s.Spin(src))
 	unpark := s.Parks()
-	require.Equal(t, was+1, m.queue.without.Load())
+	require.Equal(t, without+1, m.queue.without.Load())
 	unpark()
 	s.Parks()() // no more than once
-	require.Equal(t, was, m.queue.without.Load())
+	require.Equal(t, without, m.queue.without.Load())
 }
 
 func TestATurnDoesNotAllocate(t *testing.T) { synctest.Test(t, aTurnDoesNotAllocate) }

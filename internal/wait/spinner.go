@@ -25,10 +25,9 @@ const (
 	pollsInCrowd = 2
 	// aWake is how long it takes until a thread runs that is woken. Rows: Many; Rates of 32 connections.
 	aWake = 20 * time.Microsecond
-	// few fruitless spins, or slow turns, say little. Spins that are fruitless more often in a row get up to 1<<most times as rare.
+	// few fruitless spins, or slow turns, say little. Spins that are fruitless more often in a row get up to 1<<few times as rare.
 	// Rows: Shmem barrier of 2 PEs by requests, ShmemRing; processor time of Rates.
-	few  = 4
-	most = 5
+	few = 5
 )
 
 // Source is what a spin waits for.
@@ -88,7 +87,7 @@ type Spinner struct {
 	Config // constant
 	ticket *ticket
 
-	misses int // Spins in a row that found nothing, at most few+most.
+	misses int // Spins in a row that found nothing, at most 2*few.
 	skips  int // The next waits park at once, so many of them.
 	counts Counts
 }
@@ -162,7 +161,7 @@ func (s *Spinner) hit() {
 // misses in a row.
 func (s *Spinner) Miss() {
 	s.counts.Misses++
-	s.misses = min(s.misses+1, few+most)
+	s.misses = min(s.misses+1, 2*few)
 	s.skips = 2<<max(0, s.misses-few) - 1
 }
 
