@@ -76,22 +76,24 @@ func TestAPollEndsAsItsFunctionSays(t *testing.T) {
 }
 
 func TestManyMissesParkLonger(t *testing.T) {
-	skipOneProcessor(t)
-	s := NewSpinner(Config{Budget: time.Nanosecond})
-	spun := func(waits int) (n int) {
-		for range waits {
-			if s.Spin(&testSource{}) == Missed {
-				n++
+	synctest.Test(t, func(t *testing.T) { // where a stop of this process takes no time
+		skipOneProcessor(t)
+		forgetScarcity(t)
+		s := NewSpinner(Config{Budget: time.Nanosecond})
+		spun := func(waits int) (n int) {
+			for range waits {
+				if s.Spin(timed(0)) == Missed {
+					n++
+				}
 			}
+			return n
 		}
-		return n
-	}
-	processors.scarce.Store(0)
-	require.Equal(t, 4, spun(8)) // every other one
-	spun(200)
-	require.Equal(t, 10, spun(640)) // one in 64
-	s.hit()
-	require.Equal(t, 1, spun(1))
+		require.Equal(t, 4, spun(8)) // every other one
+		spun(200)
+		require.Equal(t, 10, spun(640)) // one in 64
+		s.hit()
+		require.Equal(t, 1, spun(1))
+	})
 }
 
 // However many places wait, at most half of the processors are spun on.
@@ -265,12 +267,14 @@ func TestAStopIsOneEvent(t *testing.T) {
 
 // What another goroutine of this process takes is not lost.
 func TestAYieldToGoroutinesLosesNothing(t *testing.T) {
-	forgetScarcity(t)
-	c := Config{Budget: time.Nanosecond, Always: true}.ForFrames(true)
-	c.Yield = func() { time.Sleep(2 * lostFor) }
-	s, taken := NewSpinner(c), Taken()
-	require.False(t, s.Poll(func() bool { return false }))
-	require.Equal(t, taken, Taken())
+	synctest.Test(t, func(t *testing.T) {
+		forgetScarcity(t)
+		c := Config{Budget: time.Nanosecond, Always: true}.ForFrames(true)
+		c.Yield = func() { time.Sleep(2 * lostFor) }
+		s, taken := NewSpinner(c), Taken()
+		require.False(t, s.Poll(func() bool { return false }))
+		require.Equal(t, taken, Taken())
+	})
 }
 
 // A wait that always spins lets other goroutines run if it may be that it has the only processor.
