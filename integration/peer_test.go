@@ -310,7 +310,7 @@ func (p *peer) kill() {
 
 // newFabric makes a fabric for a test and the processes that it starts, and returns
 // its name. After the test, nothing may be left in this process. Of the fabric only
-// its directory with one empty file and one empty directory may be left, once a process has
+// its directory with one empty file may be left, once a process has
 // joined it that removes the sockets of those that were killed. It is removed.
 func newFabric(t testing.TB) string {
 	t.Helper()

@@ -48,6 +48,7 @@ type program struct {
 	stdout  lockedBuffer
 	stderr  bytes.Buffer
 	errPipe *os.File
+	copied  chan struct{} // closed when stdout has all, or nil
 	begun   time.Time
 }
 
@@ -117,6 +118,9 @@ func (p *program) wait(t *testing.T) int {
 		read <- err
 	}()
 	p.Wait() // the state says how it ended
+	if p.copied != nil {
+		<-p.copied
+	}
 	require.NoError(t, p.errPipe.SetReadDeadline(time.Now().Add(outlive)))
 	require.NoError(t, <-read, "a child outlives its parent")
 	left, err := os.ReadDir(p.tmp)
@@ -216,7 +220,8 @@ func startServer(t *testing.T, args ...string) (srv *program, port string) {
 	require.NoError(t, err)
 	where, ok := strings.CutPrefix(line, "Server listening on ")
 	require.True(t, ok, "%q", line)
-	go io.Copy(&srv.stdout, lines)
+	srv.copied = make(chan struct{})
+	go func() { io.Copy(&srv.stdout, lines); close(srv.copied) }()
 	where, _, _ = strings.Cut(where, " ")
 	if _, port, err = net.SplitHostPort(where); err != nil {
 		port = "1" // a path has none

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/spec"
@@ -118,9 +119,7 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 	}
 	text, from, err := spec.Default()
 	if err == nil {
-		if _, err = spec.Parse(text); err != nil {
-			err = fmt.Errorf("%s: %w", from, err)
-		}
+		err = check(text, from)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -160,6 +159,18 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 		env = append(env, name+"="+value)
 	}
 	return env, flag.Args(), nil
+}
+
+// check checks the fabric that its environment or a file gives the program. Where its bridge is not there, the program runs by TCP.
+func check(fabric, from string) error {
+	m, err := spec.Parse(fabric)
+	switch {
+	case err == nil && m.InProcess():
+		return fmt.Errorf("%s: %s is memory of one process, where programs do not meet", from, fabric)
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return nil
 }
 
 // find returns the path of the library.

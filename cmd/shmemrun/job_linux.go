@@ -64,6 +64,12 @@ func runJob(o options, logger *log.Logger) int {
 			return cannot(err)
 		}
 	}
+	if o.files != "" {
+		if err := os.MkdirAll(o.files, 0o777); err != nil {
+			logger.Printf("--output-filename: %v", err)
+			return statusUsage
+		}
+	}
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		logger.Print(err)

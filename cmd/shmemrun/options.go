@@ -275,13 +275,7 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	} else {
 		err = checkGiven(os.Getenv(spec.EnvFabric))
 	}
-	if err != nil || o.files == "" {
-		return err
-	}
-	if err = os.MkdirAll(o.files, 0o777); err != nil {
-		return fmt.Errorf("--output-filename: %w", err)
-	}
-	return nil
+	return err
 }
 
 // checkGiven checks the fabric that the PEs find in their environment.

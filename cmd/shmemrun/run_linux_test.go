@@ -432,7 +432,14 @@ func TestTheDirectoryOfAPE(t *testing.T) {
 
 func TestOutputToFiles(t *testing.T) {
 	dir := t.TempDir()
-	status, out, errs := result(t, command(t, "-n", "11", "--output-filename", dir, "sh", "-c", "echo out $SHMEM_PE; echo err $SHMEM_PE >&2"))
+	status, _, errs := result(t, command(t, "--output-filename", "main_test.go", "true"))
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "shmemrun: --output-filename: mkdir main_test.go: not a directory\n", errs)
+	status, _, _ = result(t, command(t, "--output-filename", dir+"/made", "no-such-program"))
+	assert.Equal(t, 127, status)
+	assert.NoDirExists(t, dir+"/made")
+	var out string
+	status, out, errs = result(t, command(t, "-n", "11", "--output-filename", dir, "sh", "-c", "echo out $SHMEM_PE; echo err $SHMEM_PE >&2"))
 	assert.Equal(t, 0, status)
 	assert.Empty(t, out+errs)
 	for pe := range 11 {

@@ -230,12 +230,12 @@ func TestErrorsAreThoseOfTCP(t *testing.T) {
 	}
 	got := map[string]string{}
 	for network, listen := range ways {
+		ln, err := listen("") // first, as it must not get the port of the other one
+		at := misbehave(t, ln, err)
 		closed, err := listen("")
 		require.NoError(t, err)
 		refused := closed.Addr().String()
 		closed.Close()
-		ln, err := listen("")
-		at := misbehave(t, ln, err)
 		got[network] = run(t, env, errors, network, at, refused)
 	}
 	assert.Equal(t, got["tcp4"], got["sdp"])

@@ -495,6 +495,10 @@ func TestBadInputOfSdpRunIsOneLine(t *testing.T) {
 	refused(t, r, 2, "--smallest 4G: want less than 4G", "--smallest", "4G", "true")
 	r.env = append(r.env, "SDP_FABRIC=foo")
 	refused(t, r, 2, `SDP_FABRIC: fabric "foo": want shm:NAME, mem:NAME, ntb, or ring:NAME?node=I&nodes=N, or line: or mesh: in place of ring: invalid argument`, "true")
+	r.env = append(r.env, "SDP_FABRIC=mem:x")
+	refused(t, r, 2, "SDP_FABRIC: mem:x is memory of one process, where programs do not meet", "true")
+	r.env = append(r.env, "SDP_FABRIC=ntb") // the program runs without a bridge too
+	assert.Empty(t, r.run("true"))
 	r.env = append(r.env, "SDP_FABRIC=")
 	refused(t, r, 127, `exec: "no-such-program": executable file not found in $PATH`, "no-such-program")
 }

@@ -23,7 +23,7 @@ func TestOneProcessor(t *testing.T) {
 			}
 		}
 		require.NoError(t, unix.SchedSetaffinity(0, &one))
-		out, err := exec.Command(os.Args[0], "-test.v").CombinedOutput() // all tests of this package
+		out, err := exec.Command(os.Args[0], "-test.v", "-test.timeout=5m").CombinedOutput() // all tests of this package
 		require.NoError(t, err, "%s", out)
 		require.Contains(t, string(out), "--- PASS: TestOneProcessor")
 		return

@@ -187,6 +187,8 @@ func TestAQueueClosesWhenNobodyLooksAfterIt(t *testing.T) {
 		require.Equal(t, None, <-s.ended)
 		require.LessOrEqual(t, time.Since(start), 4*lostFor)
 		require.False(t, q.open.Load())
+		q.open.Store(true)
+		require.Equal(t, None, <-sit(q).ended, "a queue that was empty")
 	})
 }
 
@@ -309,6 +311,7 @@ func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 	src := new(flags)
 	was := clock()
 	s.ticket.began = was - 2*aTurn
+	s.counts.Hits = 7
 	require.Equal(t, Queued, s.Spin(src))
 	ended := make(chan Outcome)
 	go func() { ended <- s.TakeTurn(src) }()
@@ -317,7 +320,8 @@ func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Equal(t, Hit, <-ended)
-	require.Equal(t, Counts{Spins: 1, Hits: 1}, s.Counts())
+	require.Equal(t, Counts{Spins: 1, Hits: 8}, s.Counts())
+	require.EqualValues(t, 7, s.ticket.hits)
 	m.ready.Store(true)
 	require.False(t, s.ticket.turnOver(was+aTurn-1, 1), "its turn has begun")
 	m.missed()
@@ -326,8 +330,14 @@ func aWaitWithoutAPlaceTakesATurn(t *testing.T) {
 	unpark := s.Parks()
 	require.Equal(t, without+1, m.queue.without.Load())
 	unpark()
-	s.Parks()() // no more than once
 	require.Equal(t, without, m.queue.without.Load())
+	unpark = s.Parks() // for another reason
+	require.Equal(t, without, m.queue.without.Load())
+	unpark()
+	src.stopped.Store(true)
+	m.queue.open.Store(true)
+	require.Equal(t, Stopped, s.TakeTurn(src))
+	require.Equal(t, 1, s.misses)
 }
 
 func TestATurnDoesNotAllocate(t *testing.T) { synctest.Test(t, aTurnDoesNotAllocate) }
@@ -346,6 +356,7 @@ func aTurnDoesNotAllocate(t *testing.T) {
 func TestManyWaitsAllEnd(t *testing.T) {
 	skipOneProcessor(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	defer processors.procs.Store(0) // it is read again
 	const pairs, rounds = 64, 1000
 	sides := [2]*Queue{{}, {}}
 	var all sync.WaitGroup

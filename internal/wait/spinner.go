@@ -34,7 +34,7 @@ const (
 type Source interface {
 	// Ready reports whether what the spin waits for has come. It loads a few words of local memory.
 	Ready() bool
-	// Stopped reports whether there is a reason not to wait. It is called after each pollsACheck calls of Ready.
+	// Stopped reports whether there is a reason not to wait. It is called after each pollsACheck calls of Ready, and where others took long.
 	Stopped() bool
 }
 
@@ -299,7 +299,7 @@ func (p *spin) yield() bool {
 	return more > 0
 }
 
-// over reports whether the time is used up.
+// over reports whether the time is used up, or a spin that yields has lost its processor.
 func (p *spin) over() bool {
 	return p.looked-p.start > p.s.ticket.budget(p.budget) || p.lost && p.s.Yield != nil
 }

@@ -154,6 +154,8 @@ func TestSpinsThatFindNothingRestWhileProcessorsAreScarce(t *testing.T) {
 	processors.scarce.Store(int64(100 * time.Hour))
 	processors.lasts.Store(int64(100 * time.Hour)) // a stop of this test does not end that
 	require.Equal(t, Hit, s.Spin(&testSource{ready: 1000}))
+	s.misses = 1
+	require.Equal(t, Hit, s.Spin(&testSource{ready: 1}), "the one before may have found something")
 	s.misses = 2
 	src := &testSource{ready: 1}
 	require.Equal(t, None, s.Spin(src))
@@ -194,7 +196,7 @@ func TestSpinsNoticeWhatTheSystemTakes(t *testing.T) {
 	taken := Taken()
 	require.Equal(t, Stopped, s.Spin(sleeps))
 	require.Greater(t, Taken(), taken)
-	require.True(t, scarce(clock()))
+	require.NotZero(t, processors.scarce.Load())
 
 	forgetScarcity(t)
 	taken = Taken()
@@ -265,16 +267,21 @@ func TestAStopIsOneEvent(t *testing.T) {
 	require.False(t, scarce(now+lostFor+scarceLeast))
 }
 
-// What another goroutine of this process takes is not lost.
+// What another goroutine of this process takes is not lost. A stop of this process is, so one time without counts.
 func TestAYieldToGoroutinesLosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		forgetScarcity(t)
+	forgetScarcity(t)
+	for tries := 0; ; tries++ {
+		processors.scarce.Store(0)
+		yields, taken := 0, Taken()
 		c := Config{Budget: time.Nanosecond, Always: true}.ForFrames(true)
-		c.Yield = func() { time.Sleep(2 * lostFor) }
-		s, taken := NewSpinner(c), Taken()
+		c.Yield = func() { yields++; time.Sleep(2 * lostFor) }
+		s := NewSpinner(c)
 		require.False(t, s.Poll(func() bool { return false }))
-		require.Equal(t, taken, Taken())
-	})
+		if yields > 0 && Taken() == taken {
+			return
+		}
+		require.Less(t, tries, 100)
+	}
 }
 
 // A wait that always spins lets other goroutines run if it may be that it has the only processor.
@@ -293,14 +300,15 @@ func TestASpinOnTheLastProcessorYields(t *testing.T) {
 // Processors are full while more goroutines spin than they can run, and those of Config.Always count.
 func TestMoreSpinThanProcessors(t *testing.T) {
 	n := int32(runtime.GOMAXPROCS(0))
+	processors.procs.Store(0) // it is read again
 	limit(clock(), false)
 	require.Equal(t, n == 1, full())
 	processors.always.Add(n)
+	t.Cleanup(func() { processors.always.Add(-n) })
 	require.Equal(t, n == 1, full())
 	processors.spinning.Add(1)
+	t.Cleanup(leave)
 	require.True(t, full())
-	leave()
-	processors.always.Add(-n)
 }
 
 // A look of a wait of SHMEM may take long, as it may be at many words. Then no processor was taken. A yield that takes long has
@@ -407,15 +415,16 @@ func TestGoroutinesTakeNothing(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	forgetScarcity(t)
 	for tries := 0; ; tries++ {
-		taken, ran := Taken(), false
+		taken := Taken()
+		var ran atomic.Bool
 		s := NewSpinner(Config{Budget: time.Hour})
 		go func() {
 			for start := clock(); clock()-start < 2*lostFor; {
 			}
-			ran = true
+			ran.Store(true)
 		}()
 		require.Equal(t, Stopped, s.Spin(&testSource{stopped: 4 * pollsACheck}))
-		if ran && Taken() == taken {
+		if ran.Load() && Taken() == taken {
 			return
 		}
 		require.Less(t, tries, 100)
@@ -433,17 +442,6 @@ func TestTheLimitFollowsGOMAXPROCS(t *testing.T) {
 	runtime.GOMAXPROCS(6)
 	require.EqualValues(t, 1, limit(now+scarceLeast, true))
 	require.EqualValues(t, 3, limit(now+scarceLeast+1, true))
-}
-
-// Who has rung lets the thread run that was woken, and notices if that takes long.
-func TestWhoHasRungYields(t *testing.T) {
-	forgetScarcity(t)
-	s := NewSpinner(Config{Budget: time.Hour})
-	ran := make(chan bool, 1)
-	go func() { ran <- true }()
-	for len(ran) == 0 {
-		s.Rang()
-	}
 }
 
 func TestASpinDoesNotAllocate(t *testing.T) {

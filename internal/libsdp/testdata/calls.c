@@ -127,8 +127,8 @@ static void each_way_to_write_and_read(void) {
   say(read(b, buf, 3));
   say(recv(b, buf + 3, 100, 0));
   printf("%.12s\n", buf);
-  later("the rest");
   say(write(a, "and ", 4));
+  later("the rest");
   say(recv(b, buf, 12, MSG_WAITALL));
   printf("%.12s\n", buf);
   later("waited for");
@@ -217,7 +217,7 @@ static void full_and_empty_again(void) {
       MUST(other[i] == (char)((got + (size_t)i) * 7 >> 3));
     got += (size_t)r;
   }
-  say(epoll_wait(q, &have, 1, 5000));
+  say(epoll_wait(q, &have, 1, 60000));
   say(have.events & EPOLLOUT);
   say(sent == got);
   close(q);
@@ -271,11 +271,12 @@ static void options(void) {
   say(read(b, buf, 1));
   say(recv(b, buf, 1, MSG_PEEK));
   say(setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none));
-  struct itimerval t = {{0, 0}, {0, 30000}};
+  struct itimerval t = {{0, 30000}, {0, 30000}}, never = {0};
   struct sigaction act = {.sa_handler = on_signal};
   sigaction(SIGALRM, &act, NULL);
   setitimer(ITIMER_REAL, &t, NULL);
   say(read(b, buf, 1)); /* which the signal ends */
+  setitimer(ITIMER_REAL, &never, NULL);
   say(got_signal);
   drop();
 }
@@ -308,7 +309,7 @@ static void without_a_wait(void) {
   MUST((a = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) >= 0);
   say(connect(a, (struct sockaddr *)&at, sizeof at) == 0 || errno == EINPROGRESS);
   struct pollfd p = {a, POLLOUT, 0};
-  say(poll(&p, 1, 5000));
+  say(poll(&p, 1, 60000));
   say(getsockopt(a, SOL_SOCKET, SO_ERROR, &v, &size));
   say(v);
   MUST((b = accept4(server, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);

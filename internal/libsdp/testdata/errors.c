@@ -2,6 +2,7 @@
    closes (c), resets (r), closes with data unread (u), or does nothing (n). Nobody listens at REFUSED. */
 #define _GNU_SOURCE
 #include "test.h"
+#include <poll.h>
 
 static const char *network, *address;
 static char b[1 << 20];
@@ -70,7 +71,8 @@ int main(int argc, char **argv) {
   must(sdp_close(c));
 
   c = dial('r');
-  usleep(100000);
+  check(must(sdp_arm(c, SDP_READ)) == 0);
+  check(poll(&(struct pollfd){must(sdp_fd(c)), POLLIN, 0}, 1, 60000) == 1);
   say("write: reset, first", sdp_write(c, b, 1));
   say("read: reset, behind a write", sdp_read(c, b, 1));
   must(sdp_close(c));

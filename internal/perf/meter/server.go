@@ -238,7 +238,7 @@ func (s *Server) control(ctx context.Context, name string, c *controlConn, greet
 	if m, err = c.receive(0); err != nil {
 		drain, err = 0, fmt.Errorf("the client is gone: %w", noEOF(err))
 		if ctx.Err() != nil {
-			err = errors.New("the server was interrupted")
+			err = errors.New("the server ends")
 		}
 	} else if m.Do != "stop" {
 		err = errNotPerf
