@@ -199,4 +199,7 @@ func newMemory(ctx context.Context, path string, o *options, logger *log.Logger)
 	return &memory{path, server, ln}, nil
 }
 
-func (m *memory) close() { m.server.Close() }
+func (m *memory) close() {
+	m.server.Close()
+	m.ln.Close() // if nobody serves it yet
+}

@@ -51,3 +51,12 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(errs.String(), "\n"), errs.String())
 	}
 }
+
+// A socket that was made before another one could not be is removed.
+func TestNoSocketIsLeftBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	var out, errs strings.Builder
+	assert.Equal(t, statusUsage, run(t.Context(), []string{"--quiet", path, path}, &out, &errs))
+	assert.Contains(t, errs.String(), "cannot listen on "+path)
+	assert.NoFileExists(t, path)
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ntbnet/ntbnet/internal/flags"
@@ -68,6 +69,9 @@ func (c *command) selftestOptions(args []string, stdout io.Writer) (*options, er
 	}
 	if o.test.Time < time.Millisecond || o.test.Time > selftest.MaxTime {
 		return nil, fmt.Errorf("--time %v: want 1ms to 1h", o.test.Time)
+	}
+	if _, err := os.Stat(filepath.Dir(o.json)); err != nil { // which is . for "" and -
+		return nil, fmt.Errorf("--json: %w", err)
 	}
 	if o.test.Wait <= 0 || o.test.Late <= 0 {
 		return nil, errors.New("--wait and --late: want times above 0")

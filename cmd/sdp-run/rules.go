@@ -5,10 +5,11 @@ package main
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/ntbnet/ntbnet/internal/flags"
 )
 
 // maxRules is how many the library has room for.
@@ -16,12 +17,12 @@ const maxRules = 256
 
 // readRules reads a file of rules, and returns them as the library takes them: see preload/rules.c.
 func readRules(file string) (string, error) {
-	text, err := os.ReadFile(file)
+	text, err := flags.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("--rules: %w", err)
 	}
 	var all []string
-	for i, line := range strings.Split(string(text), "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
 		if len(words) == 0 {

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/launch"
 )
 
@@ -79,12 +79,12 @@ func inTurn(places []int) []int {
 // readHosts reads a file as mpiexec.hydra has it. A line is NAME for one place on that host, or NAME:COUNT for
 // several; # begins a comment. Hosts have numbers from 0 in the order of their names, of which one may be there again.
 func readHosts(path string) (places []int, err error) {
-	text, err := os.ReadFile(path)
+	text, err := flags.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	numbers := map[string]int{}
-	for i, line := range strings.Split(string(text), "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		if line = strings.TrimSpace(line); line == "" {
 			continue

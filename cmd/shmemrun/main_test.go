@@ -27,6 +27,7 @@ func TestBadInputIsOneLineAndStatus2(t *testing.T) {
 		{"--hosts 4 -n 3 prog", "-n 3 with --hosts 4: each host needs a PE"},
 		{"--hosts 3 -f testdata/hosts prog", "leave one of them out"},
 		{"-f testdata/none prog", "--hostfile: open testdata/none: no such file"},
+		{"-f /dev/zero prog", "--hostfile: /dev/zero: has more than 1048576 bytes"},
 		{"-f testdata/hosts -n 2 prog", "--hostfile testdata/hosts: 1 hosts have PEs: want 2 to 16"},
 		{"-f main_test.go -n 2 prog", `--hostfile: main_test.go:1: "package main": want NAME, or NAME:COUNT`},
 		{"--hosts 2 --map-by socket prog", "--map-by socket: want slot or node"},

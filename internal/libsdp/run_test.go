@@ -489,6 +489,7 @@ func TestBadInputOfSdpRunIsOneLine(t *testing.T) {
 	refused(t, r, 2, "nothing to run: give a program, as in sdp-run redis-server")
 	refused(t, r, 2, `--log "loud": want nothing, problems or connections`, "--log", "loud", "true")
 	refused(t, r, 2, "--rules: open /no/file: no such file or directory", "--rules", "/no/file", "true")
+	refused(t, r, 2, "--rules: /dev/zero: has more than 1048576 bytes", "--rules", "/dev/zero", "true")
 	refused(t, r, 2, "libsdp-run.so is not in /no: install it with cmd/libsdp/install DIR, or name its directory by --library", "--library", "/no", "true")
 	refused(t, r, 2, "--log-file: open /no/file: no such file or directory", "--log-file", "/no/file", "true")
 	refused(t, r, 2, `--smallest "x": want bytes, as in 65536, 64K or 1M`, "--smallest", "x", "true")
