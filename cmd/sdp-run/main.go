@@ -51,8 +51,8 @@ PORTS are those of the server.
 SDP_FABRIC names the fabric, as for all programs. Programs that this one
 starts are run in the same way.
 
-Exit status: that of PROGRAM; 2 if the command line, a rule or SDP_FABRIC is wrong, 126 if
-PROGRAM cannot be run, 127 if it is not found.
+Exit status: that of PROGRAM; 2 if the command line, a rule or SDP_FABRIC is
+wrong, 126 if PROGRAM cannot be run, 127 if it is not found.
 `
 
 // Exit statuses of sdp-run itself.
