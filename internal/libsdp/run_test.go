@@ -68,8 +68,10 @@ func (r *runner) run(name string, args ...string) string {
 func (r *runner) serve(at, name string, args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.command(tool(r.t, name), args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	out, err := os.CreateTemp(r.t.TempDir(), "out")
+	require.NoError(r.t, err)
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(r.t, cmd.Start())
 	r.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -78,7 +80,10 @@ func (r *runner) serve(at, name string, args ...string) *exec.Cmd {
 		stop.Stop()
 	})
 	for deadline := time.Now().Add(guard); !listens(at); time.Sleep(10 * time.Millisecond) {
-		require.True(r.t, time.Now().Before(deadline), "%s: %s", name, out.String())
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(out.Name())
+			require.FailNow(r.t, "it does not listen", "%s: %s", name, text)
+		}
 	}
 	return cmd
 }
