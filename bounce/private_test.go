@@ -122,8 +122,7 @@ func TestLeasesOfAStrangersRecordsDoNotAllocate(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// A reader that waits for its turn has no buffer.
-func TestAReaderThatSleepsGivesItsBufferBack(t *testing.T) {
+func TestAReaderInTheQueueHasNoBuffer(t *testing.T) {
 	a, b := ntbmem.Pair(8 << 20)
 	pa, pb := linkPools(t, a, strange{b}, spinning)
 	from, to := connect(t, pa, pb)

@@ -161,7 +161,8 @@ func prepare(args []string, stdout io.Writer) (env, program []string, err error)
 	return env, flag.Args(), nil
 }
 
-// check checks the fabric that its environment or a file gives the program. Where its bridge is not there, the program runs by TCP.
+// check checks the fabric that its environment or a file gives the program. Where its bridge is not there, the library
+// says so, and connections stay TCP.
 func check(fabric, from string) error {
 	m, err := spec.Parse(fabric)
 	switch {

@@ -269,12 +269,10 @@ func (o *options) check(fs *pflag.FlagSet) error {
 	if len(o.programs) == 1 {
 		o.programs[0].n = o.n
 	}
-	var err error
-	if o.ownFabric() {
-		_, err = spec.Parse(o.fabric(launch.NewName(), o.n-1))
-	} else {
-		err = checkGiven(os.Getenv(spec.EnvFabric))
+	if !o.ownFabric() {
+		return checkGiven(os.Getenv(spec.EnvFabric))
 	}
+	_, err := spec.Parse(o.fabric(launch.NewName(), o.n-1))
 	return err
 }
 

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ntbnet/ntbnet/internal/flags"
 	"github.com/ntbnet/ntbnet/internal/metrics"
 	"go.yaml.in/yaml/v3"
 )
@@ -81,25 +81,14 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// maxFile is how large a file may be, in bytes.
-const maxFile = 1 << 20
-
 // ReadFile reads a Config from a file. The error is one line that begins with the path, and where it is about what
 // is in the file, with the line and the column.
 func ReadFile(path string) (*Config, error) {
-	f, err := os.Open(path)
+	text, err := flags.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s: has more than %d bytes", path, maxFile)
-	}
-	return parseConfig(path, text)
+	return parseConfig(path, []byte(text))
 }
 
 // parseConfig is ReadFile for a text.

@@ -125,7 +125,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	_, err = ReadFile(dir)
 	require.Error(t, err)
 	large := filepath.Join(dir, "large")
-	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("#", maxFile+1)), 0o600))
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("#", 1<<20+1)), 0o600))
 	_, err = ReadFile(large)
 	require.ErrorContains(t, err, "more than")
 }
